@@ -7,6 +7,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { buildRelease, CHECKED, judge, NEW, OLD, ratiosOf, readRatios, textOf, writeRatios } from "./lib/check.mjs";
 import { machine } from "./lib/machine.mjs";
 import { install } from "./lib/peers.mjs";
 import { barText, partText } from "./lib/table.mjs";
@@ -19,6 +20,7 @@ const SUITES = [
   "work",
   "herd",
   "held",
+  "linger",
   "quorum",
   "file",
   "zookeeper",
@@ -28,11 +30,11 @@ const SUITES = [
   "telemetry",
 ];
 /** They compare Holdfast with itself, and run when they are asked for. */
-const ALONE = ["memory", "telemetry"];
+const ALONE = ["linger", "memory", "telemetry"];
 const HELP = `npm run bench -- [suite…] [options]
 
 Suites: ${SUITES.join(", ")}.
-Without any, all but ${ALONE.join(" and ")} run, which takes about twenty minutes.
+Without any, all but ${ALONE.join(", ")} run, which takes about twenty minutes.
 
   --json            print the results as JSON on stdout; tables and progress go to stderr
   --out FILE        also write the JSON to FILE
@@ -42,6 +44,9 @@ Without any, all but ${ALONE.join(" and ")} run, which takes about twenty minute
   --only A,B        only these contestants; may be given several times
   --no-peers        only Holdfast and the raw limit; installs nothing
   --strict          exit with 1 when a bar is not met
+  --check           compare with the last release in one run: exit with 1 when CPU per cycle has grown by more than
+                    15 % against the ratios in bench/ratios.json. What seems to have grown is measured again.
+  --check --write   … and write the ratios of this run instead
 `;
 
 const { values, positionals } = parseArgs({
@@ -55,11 +60,14 @@ const { values, positionals } = parseArgs({
     only: { type: "string", multiple: true },
     "no-peers": { type: "boolean", default: false },
     strict: { type: "boolean", default: false },
+    check: { type: "boolean", default: false },
+    write: { type: "boolean", default: false },
     help: { type: "boolean", default: false },
   },
 });
 
 if (values.help) process.stdout.write(HELP);
+else if (values.check) process.exitCode = await check();
 else process.exitCode = await main();
 
 async function main() {
@@ -72,6 +80,14 @@ async function main() {
   }
   const trouble = context.peers ? await install(context.say) : undefined;
   if (trouble !== undefined) context.say(`the peers could not be installed: ${trouble}`);
+  const results = await measure(context, names);
+  await deliver(results);
+  const missed = Object.values(results.suites).flatMap(({ bars }) => bars.filter(({ met }) => !met));
+  return values.strict && missed.length > 0 ? 1 : 0;
+}
+
+/** Runs the suites one after the other, and prints each when it is over. */
+async function measure(context, names) {
   const results = {
     version: 1,
     date: new Date().toISOString(),
@@ -88,12 +104,41 @@ async function main() {
     results.suites[name] = { title: suite.title, tookSeconds: (performance.now() - startedMs) / 1000, parts, bars };
     context.clear();
     for (const part of parts) context.print(partText(part));
-    for (const bar of bars) context.print(barText(bar));
+    // Bars compare with other libraries, which a check leaves out.
+    if (!values.check) for (const bar of bars) context.print(barText(bar));
   }
   results.machine.loadAfter = machine().load;
+  return results;
+}
+
+async function check() {
+  const { release, ratios: committed } = readRatios();
+  const context = { ...toContext(), peers: false, wanted: ({ name }) => name === NEW || name === OLD };
+  const names = positionals.length > 0 ? positionals : CHECKED;
+  const unknown = names.find((name) => !CHECKED.includes(name));
+  if (unknown !== undefined) {
+    process.stderr.write(`"${unknown}" is not checked. Suites: ${CHECKED.join(", ")}.\n`);
+    return 64;
+  }
+  process.env.HOLDFAST_BEFORE = buildRelease(release, context.say);
+  const results = await measure(context, names);
   await deliver(results);
-  const missed = Object.values(results.suites).flatMap(({ bars }) => bars.filter(({ met }) => !met));
-  return values.strict && missed.length > 0 ? 1 : 0;
+  const ratios = ratiosOf(results.suites);
+  if (values.write) {
+    writeRatios(release, { ...committed, ...ratios });
+    return 0;
+  }
+  const wanted = Object.fromEntries(Object.entries(committed).filter(([id]) => names.includes(id.split("/")[0])));
+  const suspects = [...new Set(judge(ratios, wanted).map(({ id }) => id.split("/")[0]))];
+  if (suspects.length > 0) {
+    context.say(`measured again, for twice as long: ${suspects.join(", ")}`);
+    const again = await measure({ ...context, rounds: 2 * context.rounds }, suspects);
+    for (const [id, now] of Object.entries(ratiosOf(again.suites))) ratios[id] = Math.min(now, ratios[id] ?? now);
+  }
+  const findings = judge(ratios, wanted);
+  for (const finding of findings) context.print(`found: ${textOf(finding)}`);
+  if (findings.length === 0) context.print(`nothing has grown by more than 15 % since ${release.version}`);
+  return findings.length > 0 ? 1 : 0;
 }
 
 function toContext() {

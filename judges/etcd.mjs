@@ -9,7 +9,7 @@ import { goMutex } from "../bench/etcd-mutex/driver.mjs";
 import { handOvers, merge, violations } from "../bench/lib/sections.mjs";
 import { spread } from "../bench/lib/stats.mjs";
 import { Team } from "../bench/lib/team.mjs";
-import { newerEtcd, VERSIONS } from "./newer-etcd.mjs";
+import { newerEtcd, VERSIONS, withPath } from "./newer-etcd.mjs";
 
 const ROOT = join(import.meta.dirname, "..");
 const OURS = { name: "holdfast", family: "etcd" };
@@ -40,17 +40,6 @@ export async function judgeEtcd(context) {
     if (context.suite && bin !== undefined) findings.push(...(await runSuite(version, bin, context.say)));
   }
   return { rows, findings, refusals };
-}
-
-/** Programs are looked for on PATH: the newer ones come first. */
-async function withPath(bin, work) {
-  const before = process.env.PATH;
-  if (bin !== undefined) process.env.PATH = `${bin}${delimiter}${before}`;
-  try {
-    return await work();
-  } finally {
-    process.env.PATH = before;
-  }
 }
 
 async function takeTurns({ seconds }, theirs) {

@@ -1,7 +1,7 @@
 // etcd in newer series than Debian's, built from its Go modules, once, below node_modules/.cache.
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 
 export const VERSIONS = ["3.5.35", "3.6.16"];
@@ -37,6 +37,17 @@ export async function newerEtcd(version, say) {
     return { bin };
   } catch (error) {
     return { refusal: `etcd ${version} could not be built: ${lastLine(error.stderr ?? error.message)}` };
+  }
+}
+
+/** Programs are looked for on PATH: the newer ones come first. */
+export async function withPath(bin, work) {
+  const before = process.env.PATH;
+  if (bin !== undefined) process.env.PATH = `${bin}${delimiter}${before}`;
+  try {
+    return await work();
+  } finally {
+    process.env.PATH = before;
   }
 }
 

@@ -1,9 +1,9 @@
 // Other libraries' plain locks of Redis and Holdfast's, on one key: redlock, redis-semaphore, redis-py and redsync; and redlock over three servers.
 import { existsSync, mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
-import { spread } from "../bench/lib/stats.mjs";
 import { run } from "../bench/lib/peers.mjs";
-import { takeTurns } from "./take-turns.mjs";
+import { wakesOf } from "./interop.mjs";
+import { columnsOf, findingsOf, takeTurns } from "./take-turns.mjs";
 
 const HERE = join(import.meta.dirname, "plain");
 const TARGET = join(HERE, "target");
@@ -29,17 +29,16 @@ export async function judgePlain({ seconds, say }) {
     for (const events of servers === 1 ? [true, false] : [true]) {
       say(`${library}, ${events ? "with" : "without"} keyspace events: ${seconds} s …`);
       const found = await onServers({ servers, prefix, theirs, seconds, events });
-      rows.push(rowOf(library, events, found));
-      if (found.overlaps > 0) findings.push(`${library}: ${found.overlaps} sections overlapped`);
-      if (found.fewest === 0) findings.push(`${library}: a process was never served`);
-      if (found.errors.length > 0) findings.push(`${library}: ${found.errors[0]}`);
+      const row = { library, "keyspace events": events ? "on" : "off", ...columnsOf(found) };
+      rows.push(row);
+      findings.push(...findingsOf(library, found, wakesOf("plain", row)));
     }
   }
   return { rows, findings, refusals };
 }
 
-/** Starts the servers, and lets four processes of Holdfast and four of theirs take turns on one lock there. */
-export async function onServers({ servers, prefix = "", ours = node("ours.mjs"), theirs, seconds, events }) {
+/** Starts the servers, and lets processes of Holdfast and of theirs take turns on one lock there. `terms`: what is said to them besides. */
+export async function onServers({ servers, prefix = "", ours = node("ours.mjs"), events, terms = {}, ...rest }) {
   const { startRedis } = await import("../dist/lab/servers/redis.js");
   const args = events ? ["--notify-keyspace-events", "Kgx"] : [];
   const started = await Promise.all(Array.from({ length: servers }, () => startRedis({ args })));
@@ -48,8 +47,9 @@ export async function onServers({ servers, prefix = "", ours = node("ours.mjs"),
       servers: started.map(({ host, port, password }) => ({ host, port, password })),
       url: urlOf(started, prefix),
       name: "judged",
+      ...terms,
     };
-    return await takeTurns({ ours, theirs, order, seconds });
+    return await takeTurns({ ours, order, ...rest });
   } finally {
     await Promise.all(started.map((server) => server.stop()));
   }
@@ -88,20 +88,4 @@ async function redsync(say) {
   say("building the process of redsync (go build; once, a minute or so) …");
   const trouble = await run("go", ["build", "-o", program, "."], source);
   return trouble === undefined ? [program] : `it could not be built: ${trouble}`;
-}
-
-function rowOf(library, events, { ours, theirs, fewest, kills, lost, overlaps, handOvers }) {
-  const p50 = (gaps) => (gaps.length === 0 ? "–" : `${spread(gaps).p50.toFixed(1)} ms (${gaps.length})`);
-  return {
-    library,
-    "keyspace events": events ? "on" : "off",
-    "sections of Holdfast": ours,
-    "of theirs": theirs,
-    "fewest of one process": fewest,
-    killed: kills,
-    "not judged": lost,
-    overlaps,
-    "hand-over to theirs, p50": p50(handOvers.toTheirs),
-    "to Holdfast, p50": p50(handOvers.toOurs),
-  };
 }

@@ -3,7 +3,9 @@
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "../bench/lib/peers.mjs";
-import { handOver, takeTurns } from "./take-turns.mjs";
+import { wakesOf } from "./interop.mjs";
+import { olderRedis, startOlderCluster } from "./older-redis.mjs";
+import { columnsOf, findingsOf, takeTurns } from "./take-turns.mjs";
 
 const HERE = join(import.meta.dirname, "redisson");
 const TARGET = join(HERE, "target");
@@ -26,6 +28,8 @@ const RUNS = [
   // It publishes to all nodes; the newest uses sharded channels.
   { version: OLDEST, kind: "lock", topology: "cluster" },
   { version: NEWEST, kind: "read-write", topology: "cluster" },
+  // It knows no sharded channels, so that the newest does as the oldest.
+  { version: NEWEST, kind: "lock", topology: "cluster", redis: "6.2" },
 ];
 /** One section in so many is longer than a ttl. */
 const LONG_ONE_IN = 250;
@@ -34,27 +38,27 @@ const READERS = 0.5;
 
 export async function judgeRedisson({ seconds, say }) {
   const [rows, findings, refusals] = [[], [], []];
-  for (const { version, kind, topology } of RUNS) {
-    const label = `Redisson ${version}, ${kind}, ${topology}`;
+  for (const { version, kind, topology, redis } of RUNS) {
+    const where = redis === undefined ? topology : `${topology} of Redis ${redis}`;
+    const label = `Redisson ${version}, ${kind}, ${where}`;
     const theirs = await java(version, say);
-    if (typeof theirs === "string") {
-      refusals.push(`${label}: ${theirs}`);
+    const older = redis === undefined ? undefined : await olderRedis(say);
+    const refusal = [theirs, older?.refusal].find((one) => typeof one === "string");
+    if (refusal !== undefined) {
+      refusals.push(`${label}: ${refusal}`);
       continue;
     }
     say(`${label}: ${seconds} s …`);
-    const found = await onServers({ theirs, kind, topology, seconds });
-    rows.push({ Redisson: version, kind, topology, ...rowOf(found) });
-    if (found.overlaps > 0) findings.push(`${label}: ${found.overlaps} sections overlapped`);
-    if (found.unordered > 0) findings.push(`${label}: ${found.unordered} fences were not greater than the one before`);
-    if (found.fewest === 0) findings.push(`${label}: a process was never served`);
-    const errors = found.errors.map(withoutLogger).filter((text) => text !== "");
-    if (errors.length > 0) findings.push(`${label}: ${errors[0]}`);
+    const found = await onServers({ theirs, kind, topology, older, seconds });
+    const row = { Redisson: version, kind, topology: where, ...columnsOf(found, "Redisson") };
+    rows.push(row);
+    findings.push(...findingsOf(label, found, wakesOf("redisson", row)));
   }
   return { rows, findings, refusals };
 }
 
-async function onServers({ theirs, kind, topology, seconds }) {
-  const lab = await start(topology);
+async function onServers({ theirs, kind, topology, older, seconds }) {
+  const lab = await (older === undefined ? start(topology) : startOlderCluster(older));
   try {
     const query = `layout=redisson&kind=${kind}`;
     const url = lab.url + (lab.url.includes("?") ? "&" : "?") + query;
@@ -115,22 +119,4 @@ async function java(version, say) {
     if (trouble !== undefined) return `its worker could not be compiled: ${trouble}`;
   }
   return ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", `${classes}:${jars}/*`, "Worker"];
-}
-
-/** Redisson is used without a logger here, and SLF4J says so. */
-function withoutLogger(text) {
-  return text.replaceAll(/^SLF4J.*$/gmu, "").trim();
-}
-
-function rowOf({ ours, theirs, fewest, kills, lost, overlaps, handOvers }) {
-  return {
-    "sections of Holdfast": ours,
-    "of Redisson": theirs,
-    "fewest of one process": fewest,
-    killed: kills,
-    "not judged": lost,
-    overlaps,
-    "hand-over to Redisson, p50 / p99": handOver(handOvers.toTheirs),
-    "to Holdfast, p50 / p99": handOver(handOvers.toOurs),
-  };
 }

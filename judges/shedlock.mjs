@@ -1,74 +1,56 @@
-// ShedLock's own provider (Java) and Holdfast take turns on one row of one table, while the server is stopped for a while.
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+// ShedLock's own provider (Java) and Holdfast take turns on one row of one table, while processes are killed and stopped, and the server is, too.
+import { mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { merge, violations } from "../bench/lib/sections.mjs";
-import { Team } from "../bench/lib/team.mjs";
-import { shedlock } from "../bench/shedlock/driver.mjs";
+import { run } from "../bench/lib/peers.mjs";
+import { JARS, shedlock } from "../bench/shedlock/driver.mjs";
+import { wakesOf } from "./interop.mjs";
+import { columnsOf, findingsOf, takeTurns } from "./take-turns.mjs";
 
-const OURS = { name: "holdfast", family: "shedlock" };
-const PROCESSES = 2;
-const PAUSE_MS = 3000;
+const HERE = join(import.meta.dirname, "shedlock");
+const CLASSES = join(HERE, "target/classes");
+/** Less than a ttl. */
+const PAUSE_MS = 600;
 
-export async function judgeShedLock(context) {
-  const [theirs] = await shedlock({ peers: true, say: context.say });
-  if (theirs.refusal !== undefined) return { rows: [], findings: [], refusals: [theirs.refusal] };
-  context.say(`ShedLock ${theirs.version}: ${context.seconds} s …`);
-  const row = await takeTurns(context, theirs);
-  const findings = [];
-  if (row.overlaps !== 0) findings.push(`ShedLock: ${row.overlaps} sections overlapped, or had no greater fence`);
-  if (row["fewest of one process"] === 0) findings.push("ShedLock: a process was never served");
-  return { rows: [{ ShedLock: theirs.version, ...row }], findings, refusals: [] };
+export async function judgeShedLock({ seconds, say }) {
+  const [{ version, refusal }] = await shedlock({ peers: true, say });
+  const trouble = refusal ?? (await compile());
+  if (trouble !== undefined) return { rows: [], findings: [], refusals: [`ShedLock: ${trouble}`] };
+  say(`ShedLock ${version}: ${seconds} s …`);
+  const found = await onServer(seconds);
+  const row = { ShedLock: version, ...columnsOf(found, "ShedLock") };
+  return { rows: [row], findings: findingsOf("ShedLock", found, wakesOf("shedlock", row)), refusals: [] };
 }
 
-async function takeTurns({ seconds }, theirs) {
+async function compile() {
+  const source = join(HERE, "Worker.java");
+  const builtMs = statSync(join(CLASSES, "Worker.class"), { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  if (builtMs > statSync(source).mtimeMs) return undefined;
+  mkdirSync(CLASSES, { recursive: true });
+  const failed = await run("javac", ["-cp", `${JARS}/*`, "-d", CLASSES, source], HERE);
+  return failed === undefined ? undefined : `its worker could not be compiled: ${failed}`;
+}
+
+async function onServer(seconds) {
   const { startPostgres } = await import("../dist/lab/servers/postgres.js");
   const { SHEDLOCK_TABLE } = await import("../dist/backends/shedlock/index.js");
   const server = await startPostgres();
-  const dir = mkdtempSync(join(tmpdir(), "holdfast-judges-"));
-  const teams = [];
   try {
     await server.sql(SHEDLOCK_TABLE);
-    for (const who of [OURS, theirs]) teams.push(await Team.start(who, PROCESSES, { port: server.port }));
-    const file = (team, index) => join(dir, `${team}-${index}`);
-    const order = { do: "sections", name: "judged", loops: 1, seconds };
-    const limitMs = seconds * 1000 + 180_000;
-    const working = Promise.all(
-      teams.map((team, at) => team.order(order, (index) => ({ file: file(at, index), index }), limitMs)),
-    );
-    await Promise.all([working, strike(server, seconds)]);
-    const logs = teams.flatMap((team, at) =>
-      Array.from({ length: team.size }, (_, index) => readFileSync(file(at, index))),
-    );
-    return resultOf(merge(logs));
+    const java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", `${CLASSES}:${JARS}/*`];
+    const sides = { ours: [process.execPath, join(HERE, "ours.mjs")], theirs: [...java, "Worker"] };
+    const turns = takeTurns({ ...sides, order: { port: server.port, name: "judged" }, seconds });
+    const [found] = await Promise.all([turns, strike(server, seconds)]);
+    return found;
   } finally {
-    await Promise.all(teams.map((team) => team.stop()));
     await server.stop();
-    rmSync(dir, { recursive: true, force: true });
   }
 }
 
-/** The first half undisturbed; then the server is stopped for a while. Its end would be that of ShedLock's one connection. */
+/** In the middle the server is stopped for a moment. Its end would be that of ShedLock's one connection. */
 async function strike(server, seconds) {
   await sleep((seconds * 1000) / 2);
   server.pause();
-  await sleep(Math.min(PAUSE_MS, (seconds * 1000) / 6));
+  await sleep(PAUSE_MS);
   server.resume();
-}
-
-function resultOf(sections) {
-  const isOurs = ({ worker }) => worker < PROCESSES;
-  const counts = Array.from(
-    { length: 2 * PROCESSES },
-    (_, at) => sections.filter(({ worker }) => worker === at).length,
-  );
-  const changes = sections.filter((after, at) => at > 0 && isOurs(after) !== isOurs(sections[at - 1])).length;
-  return {
-    "sections of Holdfast": sections.filter((one) => isOurs(one)).length,
-    "of ShedLock": sections.filter((one) => !isOurs(one)).length,
-    "changes of language": changes,
-    "fewest of one process": Math.min(...counts),
-    overlaps: violations(sections),
-  };
 }

@@ -2,8 +2,9 @@
 import { existsSync, mkdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { run } from "../bench/lib/peers.mjs";
+import { wakesOf } from "./interop.mjs";
 import { prepareJars, suitesJars } from "./suites.mjs";
-import { handOver, takeTurns } from "./take-turns.mjs";
+import { columnsOf, findingsOf, takeTurns } from "./take-turns.mjs";
 
 const HERE = join(import.meta.dirname, "zookeeper");
 const TARGET = join(HERE, "target");
@@ -23,30 +24,10 @@ export async function judgeZooKeeper({ seconds, say }) {
       continue;
     }
     say(`${library}: ${seconds} s …`);
-    const {
-      ours,
-      theirs: of,
-      fewest,
-      kills,
-      lost,
-      overlaps,
-      handOvers,
-      errors,
-    } = await onServer(theirs, dialect, seconds);
-    rows.push({
-      library,
-      "sections of Holdfast": ours,
-      "of theirs": of,
-      "fewest of one process": fewest,
-      killed: kills,
-      "not judged": lost,
-      overlaps,
-      "hand-over to theirs, p50 / p99": handOver(handOvers.toTheirs),
-      "to Holdfast, p50 / p99": handOver(handOvers.toOurs),
-    });
-    if (overlaps > 0) findings.push(`${library}: ${overlaps} sections overlapped`);
-    if (fewest === 0) findings.push(`${library}: a process was never served`);
-    if (errors.length > 0) findings.push(`${library}: ${errors[0]}`);
+    const found = await onServer(theirs, dialect, seconds);
+    const row = { library, ...columnsOf(found) };
+    rows.push(row);
+    findings.push(...findingsOf(library, found, wakesOf("zookeeper", row)));
   }
   return { rows, findings, refusals };
 }

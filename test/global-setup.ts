@@ -1,6 +1,7 @@
 /** Runs once before all tests: the server programs are there, dist/ is what src/ says, and there is a bundle of it. */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { CLASSES_VARIABLE } from "../src/lab/servers/java-classes.ts";
 import { TEMPLATE_VARIABLE } from "../src/lab/servers/postgres.ts";
 import { findProgram, type ProgramName } from "../src/lab/servers/programs.ts";
 import { makeScratch } from "../src/lab/servers/scratch.ts";
@@ -40,4 +41,5 @@ export async function setup(): Promise<void> {
   // All test files copy one new database, so they all have its password.
   labPassword();
   process.env[TEMPLATE_VARIABLE] = makeScratch();
+  process.env[CLASSES_VARIABLE] = makeScratch();
 }

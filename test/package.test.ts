@@ -48,6 +48,26 @@ test("every entry of the lock file has the digest of what is installed", () => {
   expect(entries.filter(([, { resolved }]) => resolved !== undefined)).toEqual([]);
 });
 
+/** Whether `engines` lets Node 20.19 in, for the ranges that packages use: `*`, `>=18.2`, `^20.19.0`, `20`, and `||` between them. */
+function admitsOldestNode(range: string): boolean {
+  return range.split("||").some((part) => {
+    const [all, sign, major = "0", minor = "0"] = /^\s*(>=|\^|)\s*(\d+)(?:\.(\d+|\*|x))?/.exec(part) ?? [];
+    if (all === undefined) return part.trim() === "*";
+    const from = Number(major) * 1000 + (Number(minor) || 0);
+    return 20_019 >= from && (sign === ">=" || Number(major) === 20);
+  });
+}
+
+test("nothing that `npm ci` installs asks for a later Node than ours, so that it prints no warning", () => {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, "package-lock.json"), "utf8")) as {
+    readonly packages: Readonly<Record<string, { readonly engines?: { readonly node?: string } }>>;
+  };
+  const asking = Object.entries(packages).filter(([, { engines }]) => !admitsOldestNode(engines?.node ?? "*"));
+  expect(asking.map(([path]) => path)).toEqual([]);
+  // As cookie@2 did, which comes with light-my-request 6.8.
+  for (const range of [">=22", "^22.12.0 || >=24", ">=20.20", "21"]) expect(admitsOldestNode(range)).toBe(false);
+});
+
 test("the README says of every page that is not in the package where it is", () => {
   const text = readFileSync(join(ROOT, "README.md"), "utf8");
   const links = [...text.matchAll(/\]\(([^)#]+)[^)]*\)/g)].map(([, target]) => target as string);

@@ -42,5 +42,10 @@ test("errors have stable codes, facts as fields, and say what to do next", () =>
   expect(new holdfast.LockClosedError("a")).toMatchObject({ code: "ERR_LOCK_CLOSED" });
   const outcome = new holdfast.LockOutcomeError("invoice:42", 7n, "its value was not kept: it is a function");
   expect(outcome).toMatchObject({ name: "LockOutcomeError", code: "ERR_LOCK_OUTCOME", lock: "invoice:42", fence: 7n });
-  for (const error of [timeout, lost, backend, outcome]) expect(error).toBeInstanceOf(holdfast.LockError);
+  for (const error of [timeout, lost, backend, outcome]) {
+    expect(error).toBeInstanceOf(holdfast.LockError);
+    // Printed with the error; the message stays short.
+    expect(Object.keys(error)).toContain("help");
+    expect(error.message).not.toContain(error.help);
+  }
 });

@@ -8,17 +8,27 @@ import { built } from "../lib/holdfast.mjs";
 /** As long as the log of a Holdfast lock: a name in a longer directory costs more. */
 const LOG_ENTRIES = 64;
 
+async function holdfastIn(dir, dist) {
+  const files = ["index.js", "backends/file/index.js"];
+  const [{ createLocks }, { file }] = await Promise.all(files.map((path) => built(path, dist)));
+  const locks = createLocks(file({ dir }));
+  return {
+    acquire: (name) => locks.acquire(name, { wait: Infinity }),
+    release: (lease) => lease.release(),
+    fence: (lease) => lease.fence,
+  };
+}
+
 export const contestants = {
-  holdfast: {
+  holdfast: { own: true, open: ({ dir }) => holdfastIn(join(dir, "holdfast")) },
+
+  /** Another build, for before and after: only when HOLDFAST_BEFORE names its folder. Its files may look different. */
+  "holdfast before": {
     own: true,
-    open: async ({ dir }) => {
-      const [{ createLocks }, { file }] = await Promise.all([built("index.js"), built("backends/file/index.js")]);
-      const locks = createLocks(file({ dir: join(dir, "holdfast") }));
-      return {
-        acquire: (name) => locks.acquire(name, { wait: Infinity }),
-        release: (lease) => lease.release(),
-        fence: (lease) => lease.fence,
-      };
+    open: ({ dir }) => {
+      const own = join(dir, "before");
+      mkdirSync(own, { mode: 0o700, recursive: true });
+      return holdfastIn(own, process.env.HOLDFAST_BEFORE);
     },
   },
 

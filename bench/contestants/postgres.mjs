@@ -18,6 +18,12 @@ async function poolOf(env, max = 4) {
   return new pg.Pool({ connectionString: urlOf(env), max });
 }
 
+/**
+ * Of those that listen beside ours: a NOTIFY wakes every connection of its database that listens, so in one database with the others
+ * each would also measure how long those take to find that it is not for them.
+ */
+export const OTHER_DATABASES = ["row", "queue", "bare"];
+
 /** The statements that a lease in a table needs at least: taken if it is over, and let go by its claim. */
 const TAKE = `insert into bench_lock as l (name, claim, until) values ($1, $2, clock_timestamp() + interval '30 s')
   on conflict (name) do update set claim = excluded.claim, until = excluded.until where l.until <= clock_timestamp() returning 1`;
@@ -110,7 +116,8 @@ begin
 end
 $function$`;
 
-async function queued(env) {
+async function queued(given) {
+  const env = { ...given, database: "queue" };
   const [pool, ears] = [await poolOf(env), await (await poolOf(env, 1)).connect()];
   const channel = `bench_${process.pid}`;
   const waiting = new Map();
@@ -206,7 +213,7 @@ export const contestants = {
     limit: true,
     handOverOnly: true,
     open: (env) =>
-      takingTurns(env, (pool, name, other) =>
+      takingTurns({ ...env, database: "row" }, (pool, name, other) =>
         pool.query(
           "with u as (update bench_lock set claim = $2 where name = $1 returning 1) select pg_notify($2, '') from u",
           [name, other],
@@ -222,7 +229,8 @@ export const contestants = {
     package: "pg",
     limit: true,
     handOverOnly: true,
-    open: (env) => takingTurns(env, (pool, _, other) => pool.query("select pg_notify($1, '')", [other])),
+    open: (env) =>
+      takingTurns({ ...env, database: "bare" }, (pool, _, other) => pool.query("select pg_notify($1, '')", [other])),
   },
 
   /** A session's lock on a connection of its own: no lease, no fence, not through a pooler. Postgres itself wakes the next. */

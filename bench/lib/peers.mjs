@@ -1,15 +1,15 @@
-/** Installs the peers on first use, in bench/ only; a peer that cannot be had here is reported with the reason. */
+/** Installs the peers on first use, in bench/ or judges/ only; a peer that cannot be had here is reported with the reason. */
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 
 const BENCH = join(import.meta.dirname, "..");
 
-/** `npm ci` in bench/, once. Resolves with the reason when it failed: then only what is there takes part. */
-export async function install(say) {
-  if (existsSync(join(BENCH, "node_modules", ".package-lock.json"))) return undefined;
-  say("installing the peers in bench/ (npm ci; once, a minute or so) …");
-  return await run("npm", ["ci", "--no-audit", "--no-fund", "--no-progress"], BENCH);
+/** `npm ci` in the folder, once. Resolves with the reason when it failed: then only what is there takes part. */
+export async function install(say, folder = BENCH) {
+  if (existsSync(join(folder, "node_modules", ".package-lock.json"))) return undefined;
+  say(`installing the peers in ${basename(folder)}/ (npm ci; once, a minute or so) …`);
+  return await run("npm", ["ci", "--no-audit", "--no-fund", "--no-progress"], folder);
 }
 
 /** The installed version, or `undefined`. */

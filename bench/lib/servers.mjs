@@ -1,5 +1,5 @@
 /** Real servers for one suite, started and stopped around it. */
-import { BEFORE, QUEUE_SQL } from "../contestants/postgres.mjs";
+import { BEFORE, OTHER_DATABASES, QUEUE_SQL } from "../contestants/postgres.mjs";
 import { built } from "./holdfast.mjs";
 import { cpuUsOf } from "./machine.mjs";
 import { Store } from "./store.mjs";
@@ -80,6 +80,7 @@ export async function withPostgres(use) {
       "create table bench_lock (name text primary key, claim text, until timestamptz) with (fillfactor = 50)",
     );
     await server.sql(QUEUE_SQL);
+    for (const name of OTHER_DATABASES) await server.sql(`create database "${name}" template postgres`);
     const dist = process.env.HOLDFAST_BEFORE;
     if (dist !== undefined) {
       const before = await built("backends/postgres/index.js", dist);

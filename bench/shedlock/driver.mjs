@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { run } from "../lib/peers.mjs";
 
 const HERE = import.meta.dirname;
-const JARS = join(HERE, "target", "jars");
+export const JARS = join(HERE, "target", "jars");
 const CLASSES = join(HERE, "target", "classes");
 const COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 

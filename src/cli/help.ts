@@ -1,5 +1,6 @@
 /** Help texts, made from the same data that parses the flags, so that they cannot disagree. */
 import type { CommandSpec } from "./command.ts";
+import { helpFor } from "../contract/help.ts";
 import { ALL_EXITS, exitTable } from "./exit-codes.ts";
 import { COMMON_FLAGS, type FlagSpec } from "./flags.ts";
 import type { Io } from "./io.ts";
@@ -47,6 +48,7 @@ export function overview(io: Io, version: string, commands: readonly (readonly [
     "",
     heading("Exit codes"),
     ...columns(exitTable(ALL_EXITS)),
+    `  More: ${helpFor("exit-codes")}`,
     "",
     "`holdfast COMMAND --help` says more about each.",
   ].join("\n");

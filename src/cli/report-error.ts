@@ -5,6 +5,7 @@ import { UsageError } from "./usage-error.ts";
 import { EXIT } from "./exit-codes.ts";
 import type { Io } from "./io.ts";
 import { printable } from "../contract/foreign.ts";
+import { helpFor } from "../contract/help.ts";
 import { clippedSnapshot } from "../core/snapshot.ts";
 
 export interface FailureOptions {
@@ -15,11 +16,13 @@ export interface FailureOptions {
 /** Reports `error` on stderr, and with `--json` also as a document on stdout. Returns the exit code. */
 export function reportFailure(io: Io, error: unknown, { json, verbose }: FailureOptions): number {
   const exit = exitOf(error);
+  const code = codeOf(error);
   const message = error instanceof Error ? error.message : String(error);
-  if (json) io.json({ error: { code: codeOf(error), message: io.mask(message), exit, ...detailsOf(error) } });
+  if (json) io.json({ error: { code, message: io.mask(message), exit, help: helpFor(code), ...detailsOf(error) } });
   io.note(`${io.style("stderr", "red", "holdfast:")} ${printable(message)}`);
   for (const line of explain(error)) io.note(`  ${printable(line)}`);
   if (error instanceof UsageError) io.note(`  Try: holdfast ${error.command ?? ""}${error.command ? " " : ""}--help`);
+  else io.note(`  More: ${helpFor(code)}`);
   // Wrong usage happened at the prompt, not in the code.
   const wantsFrames = exit === EXIT.internal || (verbose && exit !== EXIT.usage);
   if (wantsFrames && error instanceof Error) for (const frame of framesOf(error)) io.note(frame);

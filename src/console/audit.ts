@@ -3,6 +3,7 @@ import type { IncomingMessage } from "node:http";
 import { types } from "node:util";
 import { toPrintableJson } from "../contract/foreign.ts";
 import { messageOf } from "../contract/errors.ts";
+import { warn } from "../contract/warning.ts";
 import { clean } from "../telemetry/clean.ts";
 import type { AuditEntry, CheckedOptions } from "./options.ts";
 
@@ -28,7 +29,7 @@ export class Audit {
 }
 
 function failed(error: unknown): void {
-  process.emitWarning(clean(`holdfast/console: the audit failed: ${messageOf(error)}`), { code: "HOLDFAST_CONSOLE" });
+  warn("HOLDFAST_CONSOLE", clean(`holdfast/console: the audit failed: ${messageOf(error)}`));
 }
 
 function toStderr(entry: AuditEntry): void {

@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { LockError, messageOf } from "../contract/errors.ts";
 import { isArgumentError } from "../contract/argument-error.ts";
 import { REASON_MAX } from "../contract/foreign.ts";
+import { warn } from "../contract/warning.ts";
 import type { Locks } from "../core/api.ts";
 import { clean } from "../telemetry/clean.ts";
 import { collectMetrics, type Metrics } from "../telemetry/prometheus/metrics.ts";
@@ -229,6 +230,6 @@ function refusalOf(error: unknown): { status: number } & Refusal {
   if (error instanceof LockError) return { status: 502, code: "store", message };
   if (isArgumentError(error)) return { status: 400, code: "bad-request", message };
   // A fault of `authorize`, or of ours: the app's log has it, the page has not.
-  process.emitWarning(`holdfast/console: ${message}`, { code: "HOLDFAST_CONSOLE" });
+  warn("HOLDFAST_CONSOLE", `holdfast/console: ${message}`);
   return { status: 500, code: "store", message: "The console failed. The log of its process says why." };
 }

@@ -3,11 +3,14 @@
  * fault of the program, so nothing has to read the message.
  */
 import { clipped, printable } from "./foreign.ts";
+import { helpFor } from "./help.ts";
 
 const CODE = "ERR_LOCK_ARGUMENT";
 
 export class ArgumentError extends TypeError {
   readonly code: typeof CODE = CODE;
+  /** The page that explains the code. */
+  readonly help: string = helpFor(CODE);
 }
 
 /** By the code, since the error may come from another copy of the library. */

@@ -3,6 +3,7 @@ import type { Holding, Vote } from "./backend.ts";
 import type { Deadlock } from "./deadlock.ts";
 import { formatMs } from "./duration.ts";
 import { clipped, HOLDER_MAX, printable } from "./foreign.ts";
+import { helpFor } from "./help.ts";
 import { describeLoss, type LossReason } from "./loss.ts";
 
 export type LockErrorCode =
@@ -18,6 +19,8 @@ const IN_ORDER = "Take these locks in one order everywhere, or all in one call."
 
 export abstract class LockError extends Error {
   abstract readonly code: LockErrorCode;
+  /** The page that explains the code. */
+  abstract readonly help: string;
   /** The lock's name; several are joined by ", ". */
   readonly lock: string;
 
@@ -33,6 +36,7 @@ export abstract class LockError extends Error {
 /** The lock was not acquired in time, and nothing was left behind. */
 export class LockTimeoutError extends LockError {
   readonly code = "ERR_LOCK_TIMEOUT" as const;
+  readonly help: string = helpFor(this.code);
   readonly waitedMs: number;
   /** Who was in the way at the last look, with the times of now. */
   readonly heldBy: readonly Holding[];
@@ -64,6 +68,7 @@ export class LockTimeoutError extends LockError {
 /** The waiter rejected itself, because it had asked to (`deadlock: "reject"`), so that the others of a deadlock go on. */
 export class LockDeadlockError extends LockError {
   readonly code = "ERR_LOCK_DEADLOCK" as const;
+  readonly help: string = helpFor(this.code);
   readonly deadlock: Deadlock;
 
   constructor(lock: string, deadlock: Deadlock) {
@@ -75,6 +80,7 @@ export class LockDeadlockError extends LockError {
 /** The lease ended before it was released. Whatever was done since may race with the next holder. */
 export class LockLostError extends LockError {
   readonly code = "ERR_LOCK_LOST" as const;
+  readonly help: string = helpFor(this.code);
   readonly fence: bigint;
   /** Why, in words. */
   readonly reason: string;
@@ -117,6 +123,7 @@ export interface MemberVote {
 /** The store did not answer, or answered something that is not an answer. */
 export class LockBackendError extends LockError {
   readonly code = "ERR_LOCK_BACKEND" as const;
+  readonly help: string = helpFor(this.code);
   readonly backend: string;
   readonly fatal: boolean;
   readonly votes: readonly MemberVote[];
@@ -132,6 +139,7 @@ export class LockBackendError extends LockError {
 /** `close()` was called: nothing more is acquired here, and work that holds a lock is asked to end. */
 export class LockClosedError extends LockError {
   readonly code = "ERR_LOCK_CLOSED" as const;
+  readonly help: string = helpFor(this.code);
 
   constructor(lock: string, message?: string) {
     super(
@@ -153,6 +161,7 @@ export class LockClosedError extends LockError {
 /** The work was done by another caller of `once()`, but what came of it cannot be had. It is not run again while that is kept. */
 export class LockOutcomeError extends LockError {
   readonly code = "ERR_LOCK_OUTCOME" as const;
+  readonly help: string = helpFor(this.code);
   readonly fence: bigint;
 
   constructor(lock: string, fence: bigint, why: string, options?: ErrorOptions) {

@@ -3,6 +3,7 @@ import { ArgumentError, got } from "../contract/argument-error.ts";
 import { asked } from "../contract/answer.ts";
 import { type Duration, toMs } from "../contract/duration.ts";
 import { messageOf } from "../contract/errors.ts";
+import { warn } from "../contract/warning.ts";
 import type { CloseOnSignalsOptions, Locks } from "./api.ts";
 import { checkObject } from "./options.ts";
 
@@ -39,7 +40,7 @@ export function closeOnSignals(locks: Pick<Locks, "close">, options: CloseOnSign
     if (isClosing) return raise();
     isClosing = true;
     void asked(() => locks.close({ grace: graceMs }))
-      .catch((error: unknown) => process.emitWarning(messageOf(error), { code: "HOLDFAST_CLOSE" }))
+      .catch((error: unknown) => warn("HOLDFAST_CLOSE", messageOf(error)))
       // A turn later: a warning is printed by then.
       .then(() => setImmediate(raise));
   };

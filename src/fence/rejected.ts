@@ -1,12 +1,14 @@
 /** How a guard refuses: one error, one event. */
 import { LockError, quote } from "../contract/errors.ts";
 import { fenceRejectedChannel, type FenceRejectedEvent } from "../contract/events.ts";
+import { helpFor } from "../contract/help.ts";
 import type { Fenced } from "./fenced.ts";
 import { FENCE_HEADER, writeFenceHeader } from "./header.ts";
 
 /** A guard refused a write: a later lease on the same lock has been here. Nothing was written. */
 export class FenceRejectedError extends LockError {
   readonly code = "ERR_FENCE_REJECTED" as const;
+  readonly help: string = helpFor(this.code);
   /** The greatest fence that the guard has seen. */
   readonly current: bigint;
   /** The fence that came with the write. */

@@ -10,6 +10,8 @@ export type StageName = BackendName | "sentinel";
 /** What a play may do to a server. What a store cannot do is absent, and no scenario asks for it. */
 export interface StageServer {
   readonly name: string;
+  /** Resolves to true while the soak must not stop it: see `spares` of its stage. */
+  isSpared?(): Promise<boolean>;
   pause?(): void;
   resume?(): void;
   kill?(): Promise<void>;
@@ -38,6 +40,8 @@ export interface Observer {
 export interface Stage extends AsyncDisposable {
   readonly backend: StageName;
   readonly servers: readonly StageServer[];
+  /** What the soak does not do here, and why: the store does not survive it, by a fault of its own. */
+  readonly spares?: string | undefined;
   link(client: string): Promise<StageLink>;
   /** One per store whose truth counts: a quorum has one per member. */
   observe(): Promise<readonly Observer[]>;

@@ -18,6 +18,7 @@ import {
   type RenewEvent,
 } from "../contract/events.ts";
 import { messageOf } from "../contract/errors.ts";
+import { warn } from "../contract/warning.ts";
 import { clean } from "./clean.ts";
 
 /** What is on until it is ended. */
@@ -68,7 +69,7 @@ export class Guard {
     if (this.#warned) return;
     this.#warned = true;
     // An error of a client library may have its URL in it.
-    process.emitWarning(clean(`${this.#from}: ${text}`), { code: "HOLDFAST_TELEMETRY" });
+    warn("HOLDFAST_TELEMETRY", clean(`${this.#from}: ${text}`));
   }
 }
 

@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import type { WardenOrder } from "../../src/cli/run/warden-process.ts";
 import { machineMs } from "../../src/contract/machine-clock.ts";
-import { newMarks } from "../../src/cli/run/process-marks.ts";
+import { newMarks } from "../../src/cli/run/new-marks.ts";
 import { startTimeOf } from "../../src/cli/run/processes.ts";
 import { isRunning, SHIPPED, until } from "./harness.ts";
 

@@ -15,7 +15,7 @@ import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 import { LOGIN } from "../login.ts";
-import { Bench, type Result, SHIPPED, type Started, until } from "./harness.ts";
+import { Bench, MAIN, type Result, SHIPPED, type Started, until } from "./harness.ts";
 
 const bench = new Bench();
 const servers: { stop(): Promise<void> }[] = [];
@@ -120,10 +120,12 @@ describe.concurrent.each(Object.entries(STORES))(
       return (await holder.done).code;
     }
 
-    test("acquire, renew and release, with the program as it is shipped", async () => {
-      const on = (command: string, ...args: string[]): Promise<Result> =>
-        bench.run([command, ...args], { env, main: SHIPPED });
-      const { code, stdout, stderr } = await on("acquire", "steps", "-n", "--ttl", "5m");
+    test("acquire, renew and release, begun by the program as it is shipped", async () => {
+      // To start it from hundreds of files is dear: once shows that it opens this store, and one store that its commands work.
+      const main = store === "file" ? SHIPPED : MAIN;
+      const on = (...args: string[]): Promise<Result> => bench.run(args, { env, main });
+      const taken = await bench.run(["acquire", "steps", "-n", "--ttl", "5m"], { env, main: SHIPPED });
+      const { code, stdout, stderr } = taken;
       if (!outlives) {
         expect({ code, stdout }).toEqual({ code: 64, stdout: "" });
         expect(stderr).toContain("ends with the process that took it");

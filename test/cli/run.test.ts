@@ -33,6 +33,7 @@ describe("S105: exit codes", () => {
     const refused = await bench.run(["run", "busy", "-n", "--", "echo", "never"]);
     expect(refused).toMatchObject({ code: 75, stdout: "" });
     expect(refused.stderr).toContain(`:${holder.pid}`);
+    expect(refused.stderr).toMatch(/\n {2}More: https:.*\/errors\/ERR_LOCK_TIMEOUT\n$/);
     const late = await bench.run(["run", "busy", "-w", "100ms", "--", "echo", "never"]);
     expect(late).toMatchObject({ code: 75, stdout: "" });
     expect(late.stderr).toContain(`:${holder.pid}`);

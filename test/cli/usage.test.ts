@@ -3,7 +3,10 @@ import { afterAll, describe, expect, test } from "vitest";
 import { COMMANDS } from "../../src/cli/commands/all.ts";
 import type { Io } from "../../src/cli/io.ts";
 import { reportFailure } from "../../src/cli/report-error.ts";
+import { UsageError } from "../../src/cli/usage-error.ts";
 import { ArgumentError } from "../../src/contract/argument-error.ts";
+import { LockBackendError, LockLostError } from "../../src/contract/errors.ts";
+import { helpFor } from "../../src/contract/help.ts";
 import { Bench, SHIPPED } from "./harness.ts";
 
 const bench = new Bench();
@@ -139,7 +142,7 @@ describe.concurrent("wrong usage exits with 64 and says what was meant", () => {
   test("with --json it is a document with a stable code", async () => {
     const { code, stdout } = await bench.run(["show", "--json"]);
     expect(code).toBe(64);
-    expect(JSON.parse(stdout)).toMatchObject({ error: { code: "ERR_USAGE", exit: 64 } });
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: "ERR_USAGE", exit: 64, help: helpFor("ERR_USAGE") } });
   });
 });
 
@@ -166,4 +169,23 @@ test("a wrong argument is known by its code: a TypeError is a fault of the progr
     { error: { code: "ERR_INTERNAL", exit: 70 } },
     { error: { code: "ERR_INTERNAL", exit: 70 } },
   ]);
+});
+
+test("a failure names the page of its code once, below what it says; wrong usage names its --help instead", () => {
+  const notes: string[] = [];
+  const io = {
+    json: () => undefined,
+    note: (line: string) => notes.push(line),
+    mask: (text: string) => text,
+    style: (_stream: string, _style: string, text: string) => text,
+  } as unknown as Io;
+  const report = (error: Error): readonly string[] => {
+    notes.length = 0;
+    reportFailure(io, error, { json: false, verbose: false });
+    return notes.filter((line) => line.includes("More:") || line.includes("Try:"));
+  };
+  expect(report(new LockLostError("a", 1n, "it was"))).toEqual([`  More: ${helpFor("ERR_LOCK_LOST")}`]);
+  expect(report(new LockBackendError("redis", "a", "away"))).toEqual([`  More: ${helpFor("ERR_LOCK_BACKEND")}`]);
+  expect(report(new TypeError("a fault"))).toEqual([`  More: ${helpFor("ERR_INTERNAL")}`]);
+  expect(report(new UsageError("wrong", "run"))).toEqual(["  Try: holdfast run --help"]);
 });

@@ -6,11 +6,13 @@ import { Redis } from "ioredis";
 import pg from "pg";
 import { describe, expect, test, vi } from "vitest";
 import { startCluster } from "../../src/lab/servers/cluster.ts";
+import { CLASSES_VARIABLE } from "../../src/lab/servers/java-classes.ts";
 import { startPostgres } from "../../src/lab/servers/postgres.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { makeWallClock } from "../../src/lab/servers/wall-clock.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
+import { eventually } from "../../src/testing/eventually.ts";
 import { DIST } from "../dist.ts";
 
 // On a busy machine a server takes its time to start. These limits only end what has failed anyway.
@@ -126,6 +128,11 @@ test("one ZooKeeper server serves, and keeps its data over a restart", async () 
   expect(await server.role()).toBe("standalone");
   await server.restart();
   expect(await lab.leader()).toBe(server);
+  // This process, or the one that was first, has kept the loaded classes, and what starts from now on begins with them.
+  const classes = join(process.env[CLASSES_VARIABLE] ?? "", "zookeeper.jsa");
+  await eventually("the classes are kept", () => existsSync(classes) || undefined);
+  await server.restart();
+  expect(readFileSync(`/proc/${server.pid}/maps`, "latin1")).toContain(classes);
 });
 
 test("three ZooKeeper servers elect another leader when theirs is killed", async () => {

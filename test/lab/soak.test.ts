@@ -2,7 +2,10 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { machineMs } from "../../src/contract/machine-clock.ts";
 import { judgeEnd } from "../../src/lab/soak/end.ts";
+import { injectFaults } from "../../src/lab/soak/faults.ts";
 import { SoakRecord } from "../../src/lab/soak/record.ts";
+import type { StageServer } from "../../src/lab/stage.ts";
+import { seeded } from "../../src/testing/seeded-random.ts";
 import { DIST } from "../dist.ts";
 
 const EPOCH_MS = 1000;
@@ -46,6 +49,34 @@ test("the soak forgives the dead, and refuses their late writes", async () => {
   record.judge(true);
   expect(record.violations).toEqual([]);
   expect(record.refusedWrites).toBe(1);
+});
+
+test("a violation is reported with the faults before it", () => {
+  const record = new SoakRecord(EPOCH_MS);
+  record.fault("server stopped");
+  const violation = { oracle: "O1 exclusion", lock: "soak:1:0", message: "two", atMs: machineMs() } as const;
+  expect(record.describe(violation)).toMatch(/^O1 exclusion soak:1:0: two; faults before it: server stopped \d+ ms$/u);
+  expect(record.describe({ ...violation, atMs: violation.atMs + 60_000 })).toMatch(/faults before it: none$/u);
+});
+
+test("the soak stops no server that its stage spares", async () => {
+  const record = new SoakRecord(EPOCH_MS);
+  const end = new AbortController();
+  const stopped: string[] = [];
+  const serverOf = (name: string, spared: boolean): StageServer => ({
+    name,
+    isSpared: async () => spared,
+    pause: () => {
+      stopped.push(name);
+      if (stopped.length === 4) end.abort();
+      record.lastHeldMs = Infinity;
+    },
+    resume: () => undefined,
+  });
+  const servers = [serverOf("leader", true), serverOf("follower", false)];
+  const victims = [{ client: {} as never, proxies: [], wallClock: undefined, replace: () => Promise.resolve() }];
+  await injectFaults({ victims, servers, kinds: ["server stopped"], ttlMs: 50 }, record, seeded(1), end.signal);
+  expect(stopped).toEqual(["follower", "follower", "follower", "follower"]);
 });
 
 test("a short soak with faults finds no violation and no leak", async () => {

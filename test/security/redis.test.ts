@@ -9,7 +9,9 @@ import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { namesOf } from "../../src/backends/redis/keys.ts";
 import { claimOf, granted, refused, rivalOf, waitFor } from "../backends/redis/lab.ts";
-import { type Kind, makeUsers, passwordOf, rights, type Zone } from "./recipes.ts";
+import { makeUsers, passwordOf, rights, usedAt, type Zone } from "./recipes.ts";
+
+type Kind = "data" | "cluster" | "sentinel";
 
 interface Place {
   /** A URL of this zone's user; `prefix`: whose locks. */
@@ -29,11 +31,6 @@ const hosts = (servers: readonly RedisServer[]): string => servers.map(({ port }
 
 /** What was asked for at any server, by recipe. */
 const used: Readonly<Record<Kind, Set<string>>> = { data: new Set(), cluster: new Set(), sentinel: new Set() };
-
-async function usedAt(server: RedisServer): Promise<readonly string[]> {
-  const stats = await server.cli("INFO", "commandstats");
-  return [...stats.matchAll(/cmdstat_([\w|-]+):calls=[1-9]/gu)].map(([, command]) => command as string);
-}
 
 const topologies: Readonly<Record<string, () => Promise<Place>>> = {
   standalone: async () => {

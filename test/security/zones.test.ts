@@ -1,5 +1,5 @@
 /**
- * Every store and every guard that the code knows has its minimal rights in SECURITY.md, and a test that they suffice and reach no
+ * Every store, guard and drop-in that the code knows has its minimal rights in SECURITY.md, and a test that they suffice and reach no
  * further; or a reason why it needs none. Taken from the code, so that nothing new can land without both.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -25,6 +25,14 @@ const redis = {
   test: "test/security/redis.test.ts",
   suffices: /"the zone's own user has all the rights that locks need/u,
   forbids: /"another zone's user can touch nothing/u,
+} as const;
+
+const clean = {
+  section: "Rights in Redis",
+  says: /need what the store of their `locks` needs/u,
+  test: "test/security/drop-ins.test.ts",
+  suffices: /"with locks, holdfast\/redlock, redis-semaphore, verrou and web-locks need what the store needs"/u,
+  forbids: /webLocks\(strange\)\.request\(.*rejects/u,
 } as const;
 
 const ZONED: Readonly<Record<string, Zoned>> = {
@@ -68,6 +76,24 @@ const ZONED: Readonly<Record<string, Zoned>> = {
     suffices: /"a guard's marks are the zone's own/u,
     forbids: /"a guard's marks are the zone's own, and no other zone's/u,
   },
+  "drop-in redlock": {
+    section: "Rights in Redis",
+    says: /```redis-acl redlock\nACL SETUSER/u,
+    test: "test/security/drop-ins.test.ts",
+    opens: /new Redlock\(/u,
+    suffices: /"holdfast\/redlock: the zone's own user has all the rights that it needs/u,
+    forbids: /"neither by hand"/u,
+  },
+  "drop-in redis-semaphore": {
+    section: "Rights in Redis",
+    says: /```redis-acl redis-semaphore\nACL SETUSER/u,
+    test: "test/security/drop-ins.test.ts",
+    opens: /new Mutex\(/u,
+    suffices: /"holdfast\/redis-semaphore: the zone's own user has all the rights that it needs/u,
+    forbids: /"neither by hand"/u,
+  },
+  "drop-in verrou": { ...clean, opens: /holdfastStore\(/u },
+  "drop-in web-locks": { ...clean, opens: /webLocks\(/u },
   "file:": {
     section: "Files",
     says: /only one Unix user can write/u,
@@ -137,8 +163,16 @@ function guards(): readonly string[] {
   return folders.map((name) => `guard in ${name}`);
 }
 
-test("every store and guard of the code is here, and nothing else is", async () => {
-  const known = [...(await schemes()), ...guards()];
+/** Each drop-in, too. */
+function dropIns(): readonly string[] {
+  const folders = readdirSync(join(ROOT, "src/drop-ins"));
+  return folders
+    .filter((name) => existsSync(join(ROOT, "src/drop-ins", name, "index.ts")))
+    .map((name) => `drop-in ${name}`);
+}
+
+test("every store, guard and drop-in of the code is here, and nothing else is", async () => {
+  const known = [...(await schemes()), ...guards(), ...dropIns()];
   expect(known.length).toBeGreaterThan(10);
   expect(known.toSorted()).toEqual([...Object.keys(ZONED), ...Object.keys(EXEMPT)].toSorted());
 });

@@ -4,6 +4,7 @@ import { userInfo } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
 import { ArgumentError } from "../../contract/argument-error.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import { warn } from "../../contract/warning.ts";
 import { codeOf, createFile, disk, remove } from "./disk.ts";
 
 /** File systems that may be on another machine, by the kernel's numbers. */
@@ -141,8 +142,8 @@ function warnIfRemote(paths: DirectoryPaths): void {
   const kind = process.platform === "linux" ? NETWORK.get(disk.fileSystemType(paths.root)) : undefined;
   if (kind === undefined || warned.has(paths.root)) return;
   warned.add(paths.root);
-  process.emitWarning(
+  warn(
+    "HOLDFAST_REMOTE_DIRECTORY",
     `The lock directory ${paths.root} is on a ${kind} file system, which may be shared with other machines. Locks in it hold between processes of one machine only.`,
-    { type: "HoldfastWarning", code: "HOLDFAST_REMOTE_DIRECTORY" },
   );
 }

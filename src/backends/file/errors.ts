@@ -1,6 +1,7 @@
 /** The errors of this backend, with what the system's errors mean for its users. */
 import type { Claim } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
+import { warn } from "../../contract/warning.ts";
 import { codeOf, ForeignError } from "./disk.ts";
 
 const MEANINGS: Readonly<Record<string, { readonly what: string; readonly fatal: boolean }>> = {
@@ -83,7 +84,7 @@ export function warnOfUnreadable(error: unknown): void {
   const message = error instanceof Error ? error.message : String(error);
   if (warned.has(message) || warned.size >= WARNED_MAX) return;
   warned.add(message);
-  process.emitWarning(message, { type: "HoldfastWarning", code: "HOLDFAST_UNREADABLE_LOCK" });
+  warn("HOLDFAST_UNREADABLE_LOCK", message);
 }
 
 export function tooShort({ name, ttlMs }: Claim): LockBackendError {

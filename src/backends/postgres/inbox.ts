@@ -6,6 +6,7 @@ import { hash, randomBytes } from "node:crypto";
 import type { Clock, Timer } from "../../contract/clock.ts";
 import type { Connection, Listening } from "./connection.ts";
 import type { Claim } from "../../contract/backend.ts";
+import { warn } from "../../contract/warning.ts";
 import { type Run, toRun } from "./records.ts";
 
 /** How many characters of a claim's id a message shows, and how many of the hash. */
@@ -189,9 +190,9 @@ export class Inbox {
     void listening?.stop();
     if (warned) return;
     warned = true;
-    process.emitWarning(
+    warn(
+      "HOLDFAST_POSTGRES_POOLER",
       "A pooler is between this process and Postgres, so NOTIFY cannot reach it. Locks work, but waiters ask repeatedly instead of being woken. Give the locks a direct connection, or say `listen: false`.",
-      { code: "HOLDFAST_POSTGRES_POOLER" },
     );
   }
 

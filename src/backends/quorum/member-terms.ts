@@ -5,6 +5,7 @@
  */
 import type { MemberTerms } from "../../contract/backend.ts";
 import { formatMs } from "../../contract/duration.ts";
+import { warn } from "../../contract/warning.ts";
 
 export class GroupTerms implements MemberTerms {
   readonly allowEviction: boolean;
@@ -31,9 +32,9 @@ export class GroupTerms implements MemberTerms {
   #warn(member: string, beforeMs: number): void {
     if (this.#warned) return;
     this.#warned = true;
-    process.emitWarning(
+    warn(
+      "HOLDFAST_MAX_TTL",
       `The quorum's member ${member} is also used with ${inWords(beforeMs)}, and by this process with ${inWords(this.#ownMs)}. All processes must use a quorum with the same \`maxTtl\` and \`durable\`. Until they do, the longest quarantine holds for all; \`holdfast doctor --init\` ends that once it is no longer needed.`,
-      { code: "HOLDFAST_MAX_TTL" },
     );
   }
 }

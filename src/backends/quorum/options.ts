@@ -5,6 +5,7 @@ import { type Clock, systemClock } from "../../contract/clock.ts";
 import { type Duration, formatMs, MAX_TTL_MS, toMs } from "../../contract/duration.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
 import { type Chance, systemChance } from "../../contract/random.ts";
+import { warn } from "../../contract/warning.ts";
 import { GroupTerms } from "./member-terms.ts";
 
 export interface QuorumOptions {
@@ -117,9 +118,9 @@ export function checkMembers(members: readonly Member[]): void {
   if (new Set(members).size < members.length)
     throw new ArgumentError("Expected `members` to be different from each other");
   if (members.length % 2 === 0) {
-    process.emitWarning(
+    warn(
+      "HOLDFAST_EVEN_QUORUM",
       `A quorum of ${members.length} members survives no more failures than one of ${members.length - 1}, and splits its votes more often. Use an odd number.`,
-      { code: "HOLDFAST_EVEN_QUORUM" },
     );
   }
 }

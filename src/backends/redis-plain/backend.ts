@@ -35,7 +35,7 @@ import { inspect, query } from "./query.ts";
 import { toShown } from "./records.ts";
 import { whoText } from "../redis/layouts/notes.ts";
 import { renew } from "./renewals.ts";
-import { UnderWay } from "../redis/layouts/under-way.ts";
+import { type Own, Requests } from "../redis/layouts/requests.ts";
 import { Waiting } from "./waiting.ts";
 
 const CAN: Abilities = {
@@ -48,18 +48,6 @@ const CAN: Abilities = {
 };
 /** How many of its last releases a process remembers. */
 const RELEASES_MAX = 1000;
-
-/** What belongs to a connection that was opened for this backend, and not passed in by the user. */
-export interface Own {
-  readonly renewer: { readonly module: string; readonly data: unknown };
-  close(): Promise<void>;
-}
-
-/** When a claim that waits was last asked for, and how often. */
-interface Asked {
-  readonly sentMs: number;
-  readonly tries: number;
-}
 
 /** Makes a backend for `createLocks()`. The client stays yours: close() does not close it. */
 export function redisPlain(client: RedisClient, options: RedisPlainOptions = {}): RedisPlainBackend {
@@ -74,15 +62,9 @@ export class RedisPlainBackend implements Member {
   readonly #names: Names;
   readonly #waiting: Waiting;
   readonly #voter: Voter;
-  readonly #underWay: UnderWay;
-  readonly #own: Own | undefined;
-  readonly #asked: WeakMap<Claim, Asked> = new WeakMap();
+  readonly #requests: Requests;
   /** When this process last released a lock, by its key. */
   readonly #left: Map<string, number> = new Map();
-  readonly #stopWatching: () => void;
-  #listener: Listener | undefined;
-  #wrote = false;
-  #closed: Promise<void> | undefined;
 
   /** @internal */
   constructor(connection: Connection, settings: Settings, own?: Own) {
@@ -91,96 +73,62 @@ export class RedisPlainBackend implements Member {
     this.#names = new Names(settings.prefix, connection.keyPrefix);
     this.#waiting = new Waiting(connection, settings.clock, settings.events);
     this.#voter = new Voter(connection, this.#names, settings);
-    this.#underWay = new UnderWay(settings.clock, errors);
-    this.#own = own;
-    // The server may be another one now: after a restart or a fail-over it may have lost leases.
-    this.#stopWatching = connection.onReconnect(() => {
-      this.#voter.doubt();
-      this.#listener?.doubt();
-    });
+    const doubt = (): void => this.#voter.doubt();
+    this.#requests = new Requests(connection, { clock: settings.clock, errors, own, doubt });
   }
 
   /** Not a field, so that printing the backend does not show the URL, which may contain a password. */
   get renewer(): Own["renewer"] | undefined {
-    return this.#own?.renewer;
+    return this.#requests.renewer;
   }
 
   listen(listener: Listener): void {
-    this.#listener = listener;
+    this.#requests.listen(listener);
   }
 
   async attempt(claim: Claim): Promise<Granted | Refused> {
-    return await this.#step(claim.name, async () => {
+    return await this.#requests.step(claim.name, () => {
       this.#check(claim);
       const { lock, notes } = this.#names.of(claim.name);
       const { ttlMs, lockDelayMs, minHoldMs } = claim;
-      const before = this.#asked.get(claim);
       const times = [ttlMs + lockDelayMs, Math.ceil(minHoldMs), lockDelayMs, this.#settings.idleMs];
-      const args = [claim.id, ...times.map(String), String(this.#gapFor(claim, lock, before)), whoText(claim)];
-      const sentMs = this.#settings.clock.now();
-      const reply = await this.#underWay.send(claim, () =>
-        runScript(this.#connection, attemptScript, [lock, notes], args),
+      const args = [claim.id, ...times.map(String), String(this.#gapFor(claim, lock)), whoText(claim)];
+      return this.#requests.attempt(
+        claim,
+        () => runScript(this.#connection, attemptScript, [lock, notes], args),
+        (reply, tries) => this.#refused(claim, lock, reply, tries),
       );
-      if (typeof reply === "string" && /^\d{1,16}$/u.test(reply)) {
-        this.#asked.delete(claim);
-        return { granted: true, fence: BigInt(reply), run: 1, fromMs: sentMs };
-      }
-      const tries = (before?.tries ?? -1) + 1;
-      this.#asked.set(claim, { sentMs, tries });
-      return this.#refused(claim, lock, reply, tries);
     });
   }
 
   watch(claim: Claim, signal: AbortSignal): Promise<undefined> {
-    return new Promise((resolve) => {
-      const { lock } = this.#names.of(claim.name);
-      const sinceMs = this.#asked.get(claim)?.sentMs ?? this.#settings.clock.now();
-      const end = (): void => {
-        stop();
-        signal.removeEventListener("abort", end);
-        resolve(undefined);
-      };
-      const stop = this.#waiting.onEnd(lock, this.#names.full(lock), sinceMs, end);
-      if (signal.aborted || this.#closed !== undefined) end();
-      else signal.addEventListener("abort", end, { once: true });
-    });
+    return this.#requests.watch(claim, signal, (sinceMs, wake) => this.#onEnd(claim.name, sinceMs, wake));
   }
 
   async renew(claims: readonly Claim[], fences?: readonly bigint[]): Promise<readonly Renewal[]> {
-    return await this.#step("", () => renew(this.#connection, this.#names, claims, fences));
+    return await this.#requests.step("", () => renew(this.#connection, this.#names, claims, fences));
   }
 
   async release(claim: Claim, outcome?: Outcome): Promise<Released> {
     if (outcome !== undefined) refuseOutcomes(this.name, CAN, claim, outcome);
-    return await this.#step(claim.name, async () => {
+    return await this.#requests.step(claim.name, async () => {
       const { lock, notes } = this.#names.of(claim.name);
       const minHoldMs = claim.resumes === true ? -1 : Math.ceil(claim.minHoldMs);
       const args = [claim.id, String(minHoldMs), String(this.#settings.idleMs)];
-      const breaks = this.#connection.breaks();
-      const reply = await this.#underWay.send(claim, () =>
+      const released = await this.#requests.release(claim, "the key", () =>
         runScript(this.#connection, releaseScript, [lock, notes], args),
       );
-      this.#asked.delete(claim);
-      if (reply === 1) {
-        this.#hasLeft(lock);
-        return "held";
-      }
-      if (reply !== 0) throw errors.unexpected(claim.name);
-      if (this.#connection.breaks() === breaks) return "absent";
-      // Some client libraries repeat a command whose connection ended: then "no" may follow a "yes" that was lost.
-      throw errors.unknown(
-        claim.name,
-        "the connection ended during the release, and the key is no longer ours. Either the first of two requests released it, or it was over before",
-      );
+      if (released === "held") this.#hasLeft(lock);
+      return released;
     });
   }
 
   async query(prefix: string): Promise<Snapshot> {
-    return await this.#step("", () => query(this.#connection, this.#names, prefix));
+    return await this.#requests.step("", () => query(this.#connection, this.#names, prefix));
   }
 
   async inspect(name: string): Promise<LockState> {
-    return await this.#step(name, async () => {
+    return await this.#requests.step(name, async () => {
       const state = await inspect(this.#connection, this.#names, name);
       const quarantineMs = await this.#voter.abstainsMs();
       return quarantineMs > 0 ? { ...state, quarantineMs } : state;
@@ -188,34 +136,35 @@ export class RedisPlainBackend implements Member {
   }
 
   async forceRelease(name: string, fence: bigint, by: string, reason: string): Promise<boolean> {
-    return await this.#step(name, () => forceRelease(this.#connection, this.#names, { name, fence }, by, reason));
+    return await this.#requests.step(name, () =>
+      forceRelease(this.#connection, this.#names, { name, fence }, by, reason),
+    );
   }
 
   async vote(claim: Claim, ballot: bigint): Promise<Vote> {
-    return await this.#step(claim.name, () => {
+    return await this.#requests.step(claim.name, () => {
       this.#check(claim);
-      return this.#underWay.send(claim, () => this.#voter.ask(claim, ballot));
+      return this.#requests.send(claim, () => this.#voter.ask(claim, ballot));
     });
   }
 
   async join(terms: MemberTerms): Promise<MemberFacts> {
-    return await this.#step("", () => this.#voter.join(terms));
+    return await this.#requests.step("", () => this.#voter.join(terms));
   }
 
   freed(name: string, wake: () => void): () => void {
-    const { lock } = this.#names.of(name);
-    return this.#waiting.onEnd(lock, this.#names.full(lock), this.#settings.clock.now(), wake);
+    return this.#onEnd(name, this.#settings.clock.now(), wake);
   }
 
   isDown(): boolean {
     return this.#connection.isDown();
   }
 
-  readonly endQuarantine = (): Promise<void> => this.#step("", () => this.#voter.endQuarantine());
+  readonly endQuarantine = (): Promise<void> => this.#requests.step("", () => this.#voter.endQuarantine());
 
   /** What server this is; in a cluster, one of its primaries. */
   async identify(): Promise<Identity> {
-    return await this.#step("", () => identify(this.#connection));
+    return await this.#requests.step("", () => identify(this.#connection));
   }
 
   /** Whether the server sends the keyspace events that wake waiting claims. `undefined`: it does not say. For the doctor. */
@@ -224,23 +173,20 @@ export class RedisPlainBackend implements Member {
   }
 
   close(): Promise<void> {
-    return (this.#closed ??= this.#close());
-  }
-
-  async #close(): Promise<void> {
-    this.#stopWatching();
-    this.#waiting.close();
-    const left = await this.#underWay.settled();
-    await this.#own?.close();
-    if (left !== undefined) throw left;
+    return this.#requests.close(() => this.#waiting.close());
   }
 
   /** Who waits, or has just released the lock, leaves it free for a moment: others only poll, and would never meet it free. */
-  #gapFor(claim: Claim, lock: string, before: Asked | undefined): number {
+  #gapFor(claim: Claim, lock: string): number {
     const { gapMs, clock } = this.#settings;
     if (!claim.queues || gapMs === 0) return 0;
     const leftMs = this.#left.get(lock);
-    return before !== undefined || (leftMs !== undefined && clock.now() - leftMs < gapMs) ? gapMs : 0;
+    return this.#requests.waits(claim) || (leftMs !== undefined && clock.now() - leftMs < gapMs) ? gapMs : 0;
+  }
+
+  #onEnd(name: string, sinceMs: number, wake: () => void): () => void {
+    const { lock } = this.#names.of(name);
+    return this.#waiting.onEnd(lock, this.#names.full(lock), sinceMs, wake);
   }
 
   #hasLeft(lock: string): void {
@@ -264,16 +210,5 @@ export class RedisPlainBackend implements Member {
       claim.name,
       "a plain lock of Redis has one holder, and knows neither readers nor a limit. Use redis:// without layout=plain",
     );
-  }
-
-  async #step<T>(lock: string, ask: () => Promise<T>): Promise<T> {
-    if (this.#closed !== undefined) throw errors.refusal(lock, "this backend is closed");
-    try {
-      const answer = await ask();
-      this.#wrote = true;
-      return answer;
-    } catch (error) {
-      throw errors.toBackendError(error, lock, this.#wrote);
-    }
   }
 }

@@ -3,7 +3,10 @@
  *
  *   <prefix><name>                 a lock, one string, as other libraries have it
  *   {<prefix><name>}:holdfast      the notes of our clients beside it, one hash in the same slot of a cluster
- *   <prefix><name>:holdfast        the same, where the key has a hash tag of its own
+ *   <prefix><name>::holdfast       the same, where the key has a hash tag of its own
+ *   {<n>}<prefix><name>|:holdfast  the same, where the key has odd braces; n leads to its slot
+ *
+ * The character before `:holdfast` tells them apart, so that no two locks have the same notes: not `x` and `{x}` either.
  */
 import { slotOf } from "../redis/keys.ts";
 import { errors } from "./errors.ts";
@@ -67,10 +70,10 @@ export class Names {
     const full = this.#before + lock;
     const slot = slotOf(full);
     const isThere = (notes: string): boolean => slotOf(this.#before + notes) === slot;
-    const usual = hasTag(full) ? lock + NOTES : `{${full}}${NOTES}`;
+    const usual = hasTag(full) ? `${lock}:${NOTES}` : `{${full}}${NOTES}`;
     if (isThere(usual)) return usual;
     for (let tag = 0; tag < TAGS_MAX; tag++) {
-      const notes = `{${tag}}${lock}${NOTES}`;
+      const notes = `{${tag}}${lock}|${NOTES}`;
       if (isThere(notes)) return notes;
     }
     throw errors.refusal(name, "its braces leave no key beside it in the same slot. Choose another name or prefix");

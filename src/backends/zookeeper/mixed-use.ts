@@ -1,6 +1,7 @@
 /** Locks that are used in two ways at once, without mutual exclusion: refused where the nodes show it. */
 import type { Claim } from "../../contract/backend.ts";
 import { LockBackendError, quote } from "../../contract/errors.ts";
+import { warn } from "../../contract/warning.ts";
 import type { ZooKeeperClient } from "./client/client.ts";
 import { hasCode } from "./client/errors.ts";
 import { type Contender, overflow, parseContender } from "./contenders.ts";
@@ -72,9 +73,9 @@ export function checkOverflow(claim: Claim, path: string, order: readonly Conten
   }
   if (warned.has(path)) return;
   warned.add(path);
-  process.emitWarning(
+  warn(
+    "HOLDFAST_SEQUENCE",
     `ZooKeeper's sequence numbers for ${path} will be used up within a million acquisitions. Other libraries' clients break then: leave the lock alone for a minute or two, or delete the path while it is not in use.`,
-    { code: "HOLDFAST_SEQUENCE" },
   );
 }
 

@@ -127,7 +127,7 @@ function versions(seen: readonly Examined[]): readonly Finding[] {
   });
   if (found.length === 0) return [];
   if (old.length === 0) return [{ level: "good", check, text: `etcd ${found.join(", ")}` }];
-  const text = `etcd ${old.join(", ")}: a leader that was replaced while it was stopped may revoke leases that are kept alive (mended in 3.4.31 and 3.5.13): the holder learns it at once, and its fence is refused; update`;
+  const text = `etcd ${old.join(", ")}: a leader that was replaced while its disk stood still may revoke leases that are kept alive, and a keep-alive may be answered for a lease that is revoked (mended in 3.4.38 and 3.5.23): the holder learns it at once, and its fence is refused; update`;
   return [{ level: "weak", check, text }];
 }
 

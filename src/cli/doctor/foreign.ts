@@ -21,14 +21,18 @@ const PLAIN = "layout=plain shares them";
 const REDISSON: Kind = { library: "Redisson (hashes)", advice: "layout=redisson, and not layout=plain, shares them" };
 const SEMAPHORE: Kind = {
   library: "redis-semaphore, semaphores",
-  advice: "no layout shares them: move all pods at once",
+  advice: "no layout shares them; the drop-in holdfast/redis-semaphore does",
 };
 
 /** The first that fits. The key's own form says more than its value. */
 const STRINGS: readonly (Kind & { readonly key?: RegExp; readonly value?: RegExp })[] = [
   { library: "Holdfast, layout=plain", advice: "nothing is to be done", value: /^holdfast:[\w-]+:\d+:/u },
   { library: "BullMQ (jobs)", advice: "leave them: they belong to its queues", key: /^[^:]+:[^:]+:[^:]+:lock$/u },
-  { library: "redis-semaphore, mutexes", advice: `${PLAIN}, with prefix=mutex:`, key: /^mutex:/u },
+  {
+    library: "redis-semaphore, mutexes",
+    advice: `${PLAIN}, with prefix=mutex:, and so does holdfast/redis-semaphore`,
+    key: /^mutex:/u,
+  },
   {
     library: "ShedLock",
     advice: `${PLAIN}, if ShedLock has safeUpdate, with prefix=job-lock:<env>:`,
@@ -36,7 +40,7 @@ const STRINGS: readonly (Kind & { readonly key?: RegExp; readonly value?: RegExp
   },
   { library: "pottery", advice: `${PLAIN}, with prefix=redlock:`, key: /^redlock:/u },
   { library: "redis-py", advice: PLAIN, value: /^[0-9a-f]{12}1[0-9a-f]{3}[89ab][0-9a-f]{15}$/u },
-  { library: "redlock (npm)", advice: PLAIN, value: /^[0-9a-f]{32}$/u },
+  { library: "redlock (npm)", advice: `${PLAIN}, and so does holdfast/redlock`, value: /^[0-9a-f]{32}$/u },
   { library: "redsync", advice: PLAIN, value: /^[A-Za-z0-9+/]{22}==$/u },
   { library: "DistributedLock.Redis", advice: PLAIN, value: /^.+_\d+_[0-9a-f]{32}$/u },
   { library: "a library that writes UUIDs", advice: PLAIN, value: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/u },

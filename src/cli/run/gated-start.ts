@@ -11,7 +11,8 @@ import type { Writable } from "node:stream";
 
 import { joinScript, makeCgroup, removeCgroup } from "./cgroup.ts";
 import type { Family } from "./process-tree.ts";
-import { limitScript, markVariables, newMarks } from "./process-marks.ts";
+import { newMarks } from "./new-marks.ts";
+import { limitScript, markVariables } from "./process-marks.ts";
 import { readProcess, startTimeOf } from "./processes.ts";
 
 const GATE_FD = 3;

@@ -2,7 +2,6 @@
  * The marks by which a command's descendants are known, whatever they do to leave it. One stands in their environment,
  * where people can see it and clear it on purpose; one in a limit that the kernel hands down and nothing else uses.
  */
-import { createHash, randomBytes } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 
 /** Every descendant inherits this variable; it holds the marks of all runs that a process is part of. */
@@ -18,28 +17,20 @@ export interface Marks {
   readonly mark: string;
   /** The soft limit on file locks, which Linux keeps, inherits and, since 2.4, never enforces. */
   readonly limit: string;
-}
-
-export function newMarks(): Marks {
-  // Above 2^61 and below 2^62: a number that is never set by hand, and that no shell has to round.
-  const limit = (randomBytes(8).readBigUInt64BE() >> 3n) | (1n << 61n);
-  return { mark: randomBytes(12).toString("base64url"), limit: limit.toString() };
+  /** In {@link WITNESS_VARIABLE}. */
+  readonly witness: string;
 }
 
 /** The variables of a command that bears this mark, and those of the runs around it. */
 export function markVariables(
   env: Readonly<Record<string, string | undefined>>,
-  { mark }: Marks,
+  { mark, witness }: Marks,
 ): Record<string, string> {
   const added = (name: string, value: string): string => (env[name] === undefined ? value : `${env[name]}:${value}`);
   return {
     [MARK_VARIABLE]: added(MARK_VARIABLE, mark),
-    [WITNESS_VARIABLE]: added(WITNESS_VARIABLE, witnessOf(mark)),
+    [WITNESS_VARIABLE]: added(WITNESS_VARIABLE, witness),
   };
-}
-
-function witnessOf(mark: string): string {
-  return createHash("sha256").update(mark).digest("base64url").slice(0, 16);
 }
 
 /** What makes a shell, and all that it becomes and starts, bear the limit. Shells call it -x or -w. */
@@ -51,7 +42,7 @@ export function limitScript({ limit }: Marks): string {
  * `marked`: it bears the mark. `cleared`: it had it, and it was taken away on purpose, as with `env -u HOLDFAST_RUN`.
  * `unknown`: its environment says nothing, for instance because a title has been written over it. `gone`: it has ended.
  */
-export function environmentSays(pid: number, { mark }: Marks): "marked" | "cleared" | "unknown" | "gone" {
+export function environmentSays(pid: number, { mark, witness }: Marks): "marked" | "cleared" | "unknown" | "gone" {
   const environment = readOf(pid, "environ") ?? ofOtherThreads(pid);
   if (environment === undefined) return "gone";
   // At any place: no other process knows it, and a title may have been written over the variable's name.
@@ -59,7 +50,7 @@ export function environmentSays(pid: number, { mark }: Marks): "marked" | "clear
   const entries = environment.replace(/\0$/, "").split("\0");
   const whole = entries.every((entry) => entry.indexOf("=") > 0);
   const witnesses = entries.filter((entry) => entry.startsWith(`${WITNESS_VARIABLE}=`));
-  return whole && witnesses.some((entry) => entry.includes(witnessOf(mark))) ? "cleared" : "unknown";
+  return whole && witnesses.some((entry) => entry.includes(witness)) ? "cleared" : "unknown";
 }
 
 /** `undefined`: it has ended. */

@@ -2,8 +2,9 @@
 import { performance } from "node:perf_hooks";
 import { LockLostError, LockTimeoutError } from "../../contract/errors.ts";
 import type { Lease, Locks } from "../../core/api.ts";
+import { withoutReentry } from "../../core/inside.ts";
 import type { AcquireOptions } from "./options.ts";
-import { type Grant, type Place, tryRepeatedly } from "./place.ts";
+import { type Grant, type Place, tryRepeatedly, type Wish } from "./place.ts";
 
 export interface CleanTerms {
   readonly name: string;
@@ -22,7 +23,7 @@ export class Clean implements Place {
     this.#terms = terms;
   }
 
-  async acquire(options: AcquireOptions, signal: AbortSignal | undefined): Promise<Grant | undefined> {
+  async acquire(options: AcquireOptions, { signal }: Wish): Promise<Grant | undefined> {
     const { permits, ttlMs } = this.#terms;
     if (!(options.acquireTimeout > 0) || options.acquireAttemptsLimit < 1) return undefined;
     const leases =
@@ -64,7 +65,8 @@ export class Clean implements Place {
       tries === Infinity ? acquireTimeout : Math.min(acquireTimeout, (tries - 1) * retryInterval),
     );
     try {
-      return [await this.#locks.acquire(this.#terms.name, { ...this.#lease(identifier), wait, signal })];
+      const asked = { ...this.#lease(identifier), wait, signal };
+      return [await this.#withoutReentry((name) => this.#locks.acquire(name, asked))];
     } catch (error) {
       if (error instanceof LockTimeoutError) return undefined;
       throw error;
@@ -75,12 +77,12 @@ export class Clean implements Place {
   async #takeAll(identifier: string): Promise<Lease[] | undefined> {
     const leases: Lease[] = [];
     while (leases.length < this.#terms.permits) {
-      const lease = await this.#locks
-        .tryAcquire(this.#terms.name, this.#lease(identifier))
-        .catch(async (error: unknown) => {
+      const lease = await this.#withoutReentry((name) => this.#locks.tryAcquire(name, this.#lease(identifier))).catch(
+        async (error: unknown) => {
           await Promise.all(leases.map((one) => one.release()));
           throw error;
-        });
+        },
+      );
       if (lease === null) {
         await Promise.all(leases.map((one) => one.release()));
         return undefined;
@@ -88,6 +90,12 @@ export class Clean implements Place {
       leases.push(lease);
     }
     return leases;
+  }
+
+  /** As in redis-semaphore, also inside a run() of these locks. */
+  #withoutReentry<T>(take: (name: string) => T): T {
+    const { name } = this.#terms;
+    return withoutReentry(this.#locks, name, () => take(name));
   }
 
   /** Refreshes renew it, so that stopRefresh() can end that. */

@@ -4,7 +4,8 @@ import type { Call } from "../rolling/run-script.ts";
 
 /** What is asked of a server. `take` and `refresh` have done it if they answer 1. */
 export interface Layout {
-  readonly take: Call;
+  /** `isOurs`: only this question can have put its identifier there, so that one that is there is no other's. */
+  readonly take: (isOurs: boolean) => Call;
   readonly refresh: Call;
   readonly release: Call;
 }
@@ -13,7 +14,7 @@ export function mutexLayout(key: string, identifier: string, ttlMs: number): Lay
   const keys = [key];
   const args = [identifier, String(ttlMs)];
   return {
-    take: { script: take, keys, args },
+    take: (isOurs) => ({ script: take, keys, args: isOurs ? args : [...args, "1"] }),
     refresh: { script: extend, keys, args },
     release: { script: release, keys, args: [identifier] },
   };
@@ -22,8 +23,9 @@ export function mutexLayout(key: string, identifier: string, ttlMs: number): Lay
 /** `members`: one for each permit. */
 export function semaphoreLayout(key: string, members: readonly string[], limit: number, ttlMs: number): Layout {
   const keys = [key];
+  const terms = [String(ttlMs), String(limit)];
   return {
-    take: { script: takePermits, keys, args: [String(ttlMs), String(limit), ...members] },
+    take: (isOurs) => ({ script: takePermits, keys, args: [...terms, isOurs ? "0" : "1", ...members] }),
     refresh: { script: extendPermits, keys, args: [String(ttlMs), ...members] },
     release: { script: releasePermits, keys, args: members },
   };

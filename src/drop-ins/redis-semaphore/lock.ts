@@ -5,8 +5,9 @@ import { ArgumentError, got } from "../../contract/argument-error.ts";
 import type { Locks } from "../../core/api.ts";
 import { raised } from "../rolling/run-script.ts";
 import { LostLockError, TimeoutError } from "./errors.ts";
+import { Hold } from "./hold.ts";
 import { type AcquireOptions, defaultTimeoutOptions, type LayoutOptions, type TimeoutOptions } from "./options.ts";
-import type { Grant, Place } from "./place.ts";
+import { type Grant, type Place, UnknownError } from "./place.ts";
 
 /** Called when a refresh finds that the lock is lost. */
 export interface LockLostCallback {
@@ -28,8 +29,6 @@ export interface LockOptions extends TimeoutOptions, LayoutOptions {
 
 /** Of `lockTimeout`: when it is refreshed. */
 const REFRESH_PART = 0.8;
-/** The longest that a timer can wait. */
-const TIMER_MAX_MS = 2 ** 31 - 1;
 
 function throwIt(err: LostLockError): never {
   throw err;
@@ -46,14 +45,15 @@ export abstract class Lock {
   protected _acquired = false;
   protected _acquiredExternally: boolean;
   protected _onLockLost: LockLostCallback;
+  readonly #isRandom: boolean;
   #place: Place | undefined;
   /** By the last try. */
   #taken: Grant | undefined;
-  #grant: Grant | undefined;
-  /** Until when the lock is surely ours, by `performance.now()`. */
-  #trustedMs = 0;
-  #lost = new AbortController();
-  #trustEnds: NodeJS.Timeout | undefined;
+  /** The last time that it was acquired. */
+  #hold: Hold | undefined;
+  /** Calls of acquire() that are under way. */
+  #tries = 0;
+  readonly #never = new AbortController();
 
   constructor(options: LockOptions = defaultTimeoutOptions) {
     const { lockTimeout, acquireTimeout, acquireAttemptsLimit, retryInterval } = defaultTimeoutOptions;
@@ -68,6 +68,7 @@ export abstract class Lock {
       throw new Error("Invalid usage. Use custom identifier and acquiredExternally: true");
     }
     this._identifier = identifier || externallyAcquiredIdentifier || newIdentifier(identifierSuffix);
+    this.#isRandom = !identifier && !externallyAcquiredIdentifier;
     this._acquiredExternally = !!acquiredExternally || !!externallyAcquiredIdentifier;
     if (options.locks !== undefined) checkLocks(options.locks, this._acquiredExternally);
     this._acquireOptions = {
@@ -85,18 +86,19 @@ export abstract class Lock {
     return this._identifier;
   }
 
+  /** While it is refreshed, false from when its time is over: also where no timer has run yet. */
   get isAcquired(): boolean {
-    return this._acquired;
+    return this._acquired && (this._refreshInterval === undefined || this.#hold?.isTrusted !== false);
   }
 
   /** Of the last time that it was acquired: rises from one holder to the next. `undefined`: several servers, or several permits. */
   get fence(): bigint | undefined {
-    return this.#grant?.fence;
+    return this.#hold?.fence;
   }
 
   /** Of the last time that it was acquired: aborts when it is lost, and at the latest when it is over by time. */
   get signal(): AbortSignal {
-    return this.#lost.signal;
+    return (this.#hold ?? this.#never).signal;
   }
 
   /** In the keys, or in the lease. */
@@ -112,7 +114,8 @@ export abstract class Lock {
   protected abstract makePlace(): Place;
 
   protected async _acquire(abortSignal?: AbortSignal): Promise<boolean> {
-    const grant = await this.place.acquire(this._acquireOptions, abortSignal);
+    const isOurs = (): boolean => this.#isRandom && !this._acquired && this.#tries === 1;
+    const grant = await this.place.acquire(this._acquireOptions, { signal: abortSignal, isOurs });
     this.#taken = grant;
     return grant !== undefined;
   }
@@ -139,80 +142,85 @@ export abstract class Lock {
   /** False: it could not be had in time. */
   async tryAcquire(abortSignal?: AbortSignal): Promise<boolean> {
     this.#taken = undefined;
-    const sentMs = performance.now();
-    const acquired = this._acquiredExternally ? await this._refresh() : await this._acquire(abortSignal);
-    if (acquired) this.#begin(sentMs);
-    return acquired;
+    this.#tries++;
+    try {
+      const sentMs = performance.now();
+      const acquired = this._acquiredExternally ? await this.#adopt() : await this._acquire(abortSignal);
+      return acquired && this.#begin(this.#taken ?? { sentMs, fence: undefined });
+    } finally {
+      this.#tries--;
+    }
   }
 
   /** Does nothing where the lock is no longer this one's. */
   async release(): Promise<void> {
     if (this._refreshTimeInterval > 0) this.stopRefresh();
-    clearTimeout(this.#trustEnds);
-    this.#grant?.signal?.removeEventListener("abort", this.#leaseLost);
+    const hold = this.#hold;
+    hold?.leave();
+    // Where that fails, its signal still aborts when its time is over.
     if (this._acquired || this._acquiredExternally) await this._release();
+    hold?.end();
+    // It may have been acquired again meanwhile.
+    if (hold !== this.#hold) return;
     this._acquired = false;
     this._acquiredExternally = false;
   }
 
-  #begin(sentMs: number): void {
-    this.#grant?.signal?.removeEventListener("abort", this.#leaseLost);
-    this.#grant = this.#taken;
-    this.#trustedMs = (this.#grant?.sentMs ?? sentMs) + this.ttlMs;
+  /** What was acquired elsewhere is this one's if a refresh finds it. */
+  async #adopt(): Promise<boolean> {
+    return await this._refresh().catch((error: unknown) => {
+      if (error instanceof UnknownError) return false;
+      throw error;
+    });
+  }
+
+  /** False: the answer came too late to be believed. */
+  #begin(grant: Grant): boolean {
+    const hold = new Hold(grant, this.ttlMs, (one) => this.#over(one));
+    if (!hold.isTrusted) {
+      hold.end();
+      return false;
+    }
+    this.#hold?.end();
+    this.#hold = hold;
     this._acquired = true;
     this._acquiredExternally = false;
-    this.#lost = new AbortController();
-    this.#watch();
-    this.#grant?.signal?.addEventListener("abort", this.#leaseLost, { once: true });
-    if (this._refreshTimeInterval <= 0) return;
+    this._refreshing = false;
+    if (this._refreshTimeInterval <= 0) return true;
     this.stopRefresh();
-    this._refreshInterval = setInterval(() => void this.#processRefresh(), this._refreshTimeInterval).unref();
+    this._refreshInterval = setInterval(() => void this.#processRefresh(hold), this._refreshTimeInterval).unref();
+    return true;
   }
 
   /** Rejects with what `onLockLost` throws: without one, that ends the process, as in redis-semaphore. */
-  async #processRefresh(): Promise<void> {
+  async #processRefresh(hold: Hold): Promise<void> {
     if (this._refreshing) return;
     this._refreshing = true;
     const sentMs = performance.now();
-    try {
-      // A refresh that fails proves nothing, until the lock's time is over.
-      const refreshed = await this._refresh().catch(() => (performance.now() < this.#trustedMs ? undefined : false));
-      if (refreshed === true) {
-        this.#trustedMs = sentMs + this.ttlMs;
-        if (this._acquired) this.#watch();
-      } else if (refreshed === false) this.#lose();
-    } finally {
-      this._refreshing = false;
-    }
+    // A refresh that fails proves nothing, until the lock's time is over.
+    const refreshed = await this._refresh().catch(() => undefined);
+    // An answer about an earlier time that it was acquired says nothing about this one.
+    if (hold !== this.#hold) return;
+    this._refreshing = false;
+    const isHeld = refreshed === true ? hold.confirm(sentMs) : refreshed === undefined && hold.isTrusted;
+    if (!isHeld) this.#lose(hold);
   }
 
-  /** Called by a lease of Holdfast, which knows of its loss before a refresh does. */
-  readonly #leaseLost = (): void => {
-    // Without refreshes nothing is reported, as in redis-semaphore: the time of the lock is over.
-    if (this._refreshInterval === undefined) this.#abort();
-    else void Promise.resolve().then(() => this.#lose());
-  };
+  /** Its time is over, though a refresh may be under way; or its lease is lost, which a lease knows before a refresh does. */
+  #over(hold: Hold): void {
+    // Without refreshes nothing is reported, as in redis-semaphore.
+    if (hold !== this.#hold || this._refreshInterval === undefined) hold.abort(this.#lostError());
+    else void Promise.resolve().then(() => this.#lose(hold));
+  }
 
-  #lose(): void {
+  #lose(hold: Hold): void {
     // It may have been released meanwhile.
-    if (!this._acquired) return;
+    if (!this._acquired || hold !== this.#hold) return;
     this._acquired = false;
     this.stopRefresh();
-    clearTimeout(this.#trustEnds);
-    this.#abort();
+    hold.end();
+    hold.abort(this.#lostError());
     this._onLockLost(this.#lostError());
-  }
-
-  /** The signal aborts when trust is over, though a refresh may still be under way. */
-  #watch(): void {
-    clearTimeout(this.#trustEnds);
-    const leftMs = this.#trustedMs - performance.now();
-    if (leftMs > TIMER_MAX_MS) return;
-    this.#trustEnds = setTimeout(() => this.#abort(), Math.max(0, leftMs)).unref();
-  }
-
-  #abort(): void {
-    this.#lost.abort(this.#lostError());
   }
 
   #lostError(): LostLockError {

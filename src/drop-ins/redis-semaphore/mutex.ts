@@ -26,7 +26,7 @@ export class Mutex extends Lock {
   protected makePlace(): Place {
     const { ttlMs, _key: name } = this;
     if (this._locks !== undefined) return new Clean(this._locks, { name, limit: 1, permits: 1, ttlMs });
-    return new OneServer(this._client, mutexLayout(name, this._identifier, ttlMs));
+    return new OneServer(this._client, mutexLayout(name, this._identifier, ttlMs), ttlMs);
   }
 }
 
@@ -46,7 +46,7 @@ export class Semaphore extends Mutex {
     const { ttlMs, _key: name, _limit: limit } = this;
     const members = this.members();
     if (this._locks !== undefined) return new Clean(this._locks, { name, limit, permits: members.length, ttlMs });
-    return new OneServer(this._client, semaphoreLayout(name, members, limit, ttlMs));
+    return new OneServer(this._client, semaphoreLayout(name, members, limit, ttlMs), ttlMs);
   }
 
   protected members(): readonly string[] {

@@ -59,12 +59,20 @@ export type RedlockAbortSignal = AbortSignal & {
   error?: Error;
 };
 
-/** What was taken. `fromMs`: from when its time counts, by the wall clock, as `Lock.expiration` does. */
-export interface Grant extends ExecutionResult {
+/** Until when something that was taken counts. */
+export interface Timed extends ExecutionResult {
+  /** When the question was sent, by `performance.now()`: from then on its time counts. */
+  readonly sentMs: number;
+  /** The same by the wall clock: for `Lock.expiration`, which is only shown. */
   readonly fromMs: number;
-  readonly fences: ReadonlyMap<string, bigint>;
   /** Aborts when it is lost, where that is known at once. */
   readonly signal?: AbortSignal | undefined;
+}
+
+/** What was taken. */
+export interface Grant extends Timed {
+  readonly value: string;
+  readonly fences: ReadonlyMap<string, bigint>;
 }
 
 /** What a lock is to where it was taken. */
@@ -75,7 +83,9 @@ export interface Held {
 
 /** Where locks are taken: the keys of redlock, or Holdfast's own. Rejects with an ExecutionError. */
 export interface Place {
-  take(held: Held, durationMs: number, settings: Settings): Promise<Grant>;
-  extend(held: Held, durationMs: number, settings: Settings): Promise<Omit<Grant, "fences">>;
-  release(held: Held, settings: Settings): Promise<ExecutionResult>;
+  take(resources: readonly string[], durationMs: number, settings: Settings): Promise<Grant>;
+  /** `untilMs`: until when the lock is trusted, by `performance.now()`. An answer after that is none. */
+  extend(held: Held, durationMs: number, untilMs: number, settings: Settings): Promise<Timed>;
+  /** `limitMs`: for how long it is tried at most. */
+  release(held: Held, limitMs: number, settings: Settings): Promise<ExecutionResult>;
 }

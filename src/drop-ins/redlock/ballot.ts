@@ -12,6 +12,8 @@ export interface Ballot {
   readonly stats: Promise<ExecutionStats>;
   /** Who did it, or has not said that it did not. */
   mayHave(): readonly AnyClient[];
+  /** So many have said that they did not do it that a majority cannot. Others may have failed: those prove nothing. */
+  isRefused(): boolean;
   /** Those of the clients that did it. */
   readonly fences: readonly bigint[];
 }
@@ -25,16 +27,19 @@ export function ask(
 ): Ballot {
   const votes = new Votes(clients.size);
   const refused = new Set<AnyClient>();
+  /** Some of its locks were not there. */
+  const incomplete = new Set<AnyClient>();
   const fences: bigint[] = [];
   const against = (client: AnyClient, error: Error): void => {
     if (votes.add(client, error)) report(error);
   };
   const vote = async (client: AnyClient): Promise<void> => {
-    const { count, fence } = toTaken(await run(client, call));
+    const { count, fence } = toTaken(await run(client, call, () => votes.has(client)));
     if (count === call.keys.length) {
       if (votes.add(client) && fence !== undefined) fences.push(fence);
       return;
     }
+    incomplete.add(client);
     // Not 0: some of its locks were released.
     if (count === 0) refused.add(client);
     against(client, appliedTo(count, call.keys.length));
@@ -49,11 +54,13 @@ export function ask(
     void votes.all.then(() => clearTimeout(timer));
   }
   const mayHave = (): AnyClient[] => [...clients].filter((client) => !refused.has(client));
-  return { decided: votes.decided, stats: votes.all, fences, mayHave };
+  const isRefused = (): boolean => incomplete.size > clients.size - votes.quorumSize;
+  return { decided: votes.decided, stats: votes.all, fences, mayHave, isRefused };
 }
 
 /** Counts votes. Of two with one client, the first counts. */
 class Votes {
+  readonly quorumSize: number;
   readonly decided: Promise<boolean>;
   readonly all: Promise<ExecutionStats>;
   readonly #stats: ExecutionStats;
@@ -62,15 +69,20 @@ class Votes {
 
   constructor(membershipSize: number) {
     const quorumSize = Math.floor(membershipSize / 2) + 1;
+    this.quorumSize = quorumSize;
     this.#stats = { membershipSize, quorumSize, votesFor: new Set(), votesAgainst: new Map() };
     this.decided = new Promise((resolve) => (this.#decide = resolve));
     this.all = new Promise((resolve) => (this.#complete = resolve));
   }
 
+  has(client: AnyClient): boolean {
+    return this.#stats.votesFor.has(client) || this.#stats.votesAgainst.has(client);
+  }
+
   /** False: the client has voted before. */
   add(client: AnyClient, error?: Error): boolean {
     const { membershipSize, quorumSize, votesFor, votesAgainst } = this.#stats;
-    if (votesFor.has(client) || votesAgainst.has(client)) return false;
+    if (this.has(client)) return false;
     if (error === undefined) votesFor.add(client);
     else votesAgainst.set(client, error);
     if (votesFor.size >= quorumSize) this.#decide(true);

@@ -28,8 +28,18 @@ export class ExecutionError extends Error {
 const NO_QUORUM = "The operation was unable to achieve a quorum during its retry window.";
 const EXPIRED = "Cannot extend an already-expired lock.";
 
-export function noQuorum(attempts: ReadonlyArray<Promise<ExecutionStats>>): ExecutionError {
-  return new ExecutionError(NO_QUORUM, attempts);
+const refusals = new WeakSet<Error>();
+
+/** `isRefused`: a majority said no, and would say it again. */
+export function noQuorum(attempts: ReadonlyArray<Promise<ExecutionStats>>, isRefused = false): ExecutionError {
+  const error = new ExecutionError(NO_QUORUM, attempts);
+  if (isRefused) refusals.add(error);
+  return error;
+}
+
+/** True: what was asked for is surely gone, and not only out of reach. */
+export function isRefusal(error: unknown): boolean {
+  return error instanceof Error && refusals.has(error);
 }
 
 export function alreadyExpired(): ExecutionError {

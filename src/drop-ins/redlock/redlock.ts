@@ -1,9 +1,10 @@
 /** `Redlock` and `Lock` of redlock 5: the same signatures, defaults and words, over its keys or over Holdfast's own. */
-import { createHash, randomBytes } from "node:crypto";
+import { createHash } from "node:crypto";
 import { EventEmitter } from "node:events";
-import { ArgumentError } from "../../contract/argument-error.ts";
+import { performance } from "node:perf_hooks";
+import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { extend, release, type Script, take } from "../rolling/generated/scripts.ts";
-import { raised } from "../rolling/run-script.ts";
+import { raised, TTL_MIN_MS } from "../rolling/run-script.ts";
 import {
   type Client,
   type CustomScripts,
@@ -17,11 +18,17 @@ import {
   type Settings,
 } from "./api.ts";
 import { Clean } from "./clean.ts";
-import { alreadyExpired } from "./errors.ts";
-import { driftOf, Rolling } from "./rolling.ts";
+import { alreadyExpired, isRefusal } from "./errors.ts";
+import { Rolling, trustedUntil } from "./rolling.ts";
 import { Using } from "./using.ts";
 
 const NO_FENCES: ReadonlyMap<string, bigint> = new Map();
+
+/** What a lock has beside what it has in redlock. */
+interface LockExtra extends Partial<Pick<Grant, "fences" | "signal">> {
+  /** Until when it is trusted, by `performance.now()`. */
+  readonly untilMs?: number;
+}
 
 /** What is held: all of its resources, or none. */
 export class Lock {
@@ -29,12 +36,14 @@ export class Lock {
   readonly resources: string[];
   readonly value: string;
   readonly attempts: ReadonlyArray<Promise<ExecutionStats>>;
-  /** Until when it is held, by the wall clock; 0 once it was released or extended. */
+  /** Until when it is held, by the wall clock: for show, because that clock may be set. 0 once it was released or extended. */
   expiration: number;
   /** One for each resource, where there are any. */
   readonly fences: ReadonlyMap<string, bigint>;
   /** In the clean layout: aborts before the store gives a lock to another. */
   readonly signal: AbortSignal | undefined;
+  /** By `performance.now()`. */
+  readonly #untilMs: number;
 
   constructor(
     redlock: Redlock,
@@ -42,7 +51,7 @@ export class Lock {
     value: string,
     attempts: ReadonlyArray<Promise<ExecutionStats>>,
     expiration: number,
-    extra: Partial<Pick<Grant, "fences" | "signal">> = {},
+    extra: LockExtra = {},
   ) {
     this.redlock = redlock;
     this.resources = resources;
@@ -51,6 +60,14 @@ export class Lock {
     this.expiration = expiration;
     this.fences = extra.fences ?? NO_FENCES;
     this.signal = extra.signal;
+    // One that was made by hand has only the wall clock to go by: it is read once.
+    this.#untilMs = extra.untilMs ?? performance.now() + expiration - Date.now();
+  }
+
+  /** How long it is still held, ms: from when it was asked for, by the monotonic clock. 0: it is over, or was released or extended. */
+  remaining(): number {
+    if (this.expiration === 0 || this.signal?.aborted === true) return 0;
+    return Math.max(0, this.#untilMs - performance.now());
   }
 
   /** That of its one resource. `undefined`: it has several, or its servers are several and share their keys with redlock. */
@@ -77,6 +94,7 @@ export class Redlock extends EventEmitter {
     readonly releaseScript: { value: string; hash: string };
   };
   readonly #place: Place;
+  readonly #durations: WeakMap<Lock, number> = new WeakMap();
 
   constructor(clients: Iterable<Client>, settings: RedlockOptions = {}, scripts: CustomScripts = {}) {
     super();
@@ -115,32 +133,39 @@ export class Redlock extends EventEmitter {
 
   /** Takes the resources for `duration` ms. Rejects with an ExecutionError if no majority of the servers granted them, in any attempt. */
   async acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    checkResources(resources);
     checkDuration(duration);
     const { place, terms } = this.#with(settings);
     const durationMs = raised(duration);
-    const value = randomBytes(16).toString("hex");
-    const grant = await place.take({ resources, value }, durationMs, terms);
-    return new Lock(this, resources, value, grant.attempts, ends(grant, durationMs, terms), grant);
+    const grant = await place.take(resources, durationMs, terms);
+    return this.#lock(resources, durationMs, terms, grant);
   }
 
   /** Gives the lock back. Rejects with an ExecutionError if a majority no longer had it. */
   async release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult> {
     const { place, terms } = this.#with(settings);
+    // After its time there is nothing left to release.
+    const limitMs = this.#durations.get(lock) ?? Math.max(TTL_MIN_MS, lock.remaining());
     lock.expiration = 0;
-    return await place.release(lock, terms);
+    return await place.release(lock, limitMs, terms);
   }
 
   /** Resolves to a Lock that lasts `duration` ms from now on; the one before is over. */
   async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
     checkDuration(duration);
     const { place, terms } = this.#with(settings);
-    if (existing.expiration < Date.now()) throw alreadyExpired();
+    const leftMs = existing.remaining();
+    if (leftMs <= 0) throw alreadyExpired();
     const durationMs = raised(duration);
-    const grant = await place.extend(existing, durationMs, terms);
+    const timed = await place
+      .extend(existing, durationMs, performance.now() + leftMs, terms)
+      .catch((error: unknown) => {
+        if (isRefusal(error)) existing.expiration = 0;
+        throw error;
+      });
     existing.expiration = 0;
     const { resources, value, fences } = existing;
-    const extra = { fences, signal: grant.signal };
-    return new Lock(this, resources, value, grant.attempts, ends(grant, durationMs, terms), extra);
+    return this.#lock(resources, durationMs, terms, { ...timed, value, fences });
   }
 
   /** Runs `routine` while holding the resources, and extends them. Its signal aborts, with `error`, when that fails. */
@@ -171,6 +196,14 @@ export class Redlock extends EventEmitter {
     return await new Using<Lock>(lock, duration, settings.automaticExtensionThreshold).run(routine);
   }
 
+  #lock(resources: string[], durationMs: number, terms: Settings, grant: Grant): Lock {
+    const { value, attempts, fences, signal, sentMs, fromMs } = grant;
+    const extra = { fences, signal, untilMs: trustedUntil(sentMs, durationMs, terms) };
+    const lock = new Lock(this, resources, value, attempts, trustedUntil(fromMs, durationMs, terms), extra);
+    this.#durations.set(lock, durationMs);
+    return lock;
+  }
+
   #with(settings: Partial<Settings> | undefined): { readonly place: Place; readonly terms: Settings } {
     return {
       place: this.#place,
@@ -179,8 +212,10 @@ export class Redlock extends EventEmitter {
   }
 }
 
-function ends({ fromMs }: Pick<Grant, "fromMs">, durationMs: number, { driftFactor }: Settings): number {
-  return fromMs + durationMs - driftOf(durationMs, driftFactor);
+/** Before anything is taken: what is no array would fail after that. */
+function checkResources(resources: unknown): void {
+  if (!Array.isArray(resources))
+    throw new ArgumentError(`Expected \`resources\` to be an array, got ${got(resources)}`);
 }
 
 function checkDuration(duration: number): void {

@@ -9,7 +9,8 @@ const AGAIN_MS = 20;
 
 /** What is used of a lock. */
 export interface Extendable<L> {
-  readonly expiration: number;
+  /** How long it is still held, ms, by the monotonic clock. */
+  remaining(): number;
   readonly signal?: AbortSignal | undefined;
   extend(durationMs: number): Promise<L>;
   release(): Promise<unknown>;
@@ -22,7 +23,7 @@ export class Using<L extends Extendable<L>> {
   readonly #thresholdMs: number;
   #lock: L;
   #extension: NodeJS.Timeout | undefined;
-  #end: NodeJS.Timeout | undefined;
+  #expiry: NodeJS.Timeout | undefined;
   #underWay: Promise<void> | undefined;
 
   constructor(lock: L, durationMs: number, thresholdMs: number) {
@@ -35,42 +36,55 @@ export class Using<L extends Extendable<L>> {
   }
 
   async run<T>(routine: (signal: RedlockAbortSignal) => Promise<T>): Promise<T> {
+    let result: T;
     try {
-      return await routine(this.signal);
-    } finally {
-      this.#lock.signal?.removeEventListener("abort", this.#lost);
-      this.#disarm();
-      // It ends by itself: no extension follows one that failed after the end. A release that overtook it would leave the lock taken.
-      await this.#underWay;
-      this.#disarm();
-      await this.#lock.release();
+      result = await routine(this.signal);
+    } catch (error) {
+      // As in redlock, a release that fails is what is reported. What the work threw is not lost with it.
+      await this.#end().catch((failure: unknown) => {
+        if (failure instanceof Error) failure.cause ??= error;
+        throw failure;
+      });
+      throw error;
     }
+    await this.#end();
+    return result;
+  }
+
+  async #end(): Promise<void> {
+    this.#lock.signal?.removeEventListener("abort", this.#lost);
+    this.#disarm();
+    // It ends by itself: no extension goes on after the end of the lock. A release that overtook it would leave the lock taken.
+    await this.#underWay;
+    this.#disarm();
+    await this.#lock.release();
   }
 
   readonly #lost = (): void => this.#abort(alreadyExpired());
 
   #arm(): void {
     this.#disarm();
-    const leftMs = this.#lock.expiration - Date.now();
+    const leftMs = this.#lock.remaining();
+    if (leftMs === 0) return this.#lost();
     this.#extension = setTimeout(
       () => {
         this.#underWay = this.#extend();
       },
       timerMs(leftMs - this.#thresholdMs),
     );
-    if (leftMs <= TIMER_MAX_MS) this.#end = setTimeout(this.#lost, timerMs(leftMs));
+    if (leftMs <= TIMER_MAX_MS) this.#expiry = setTimeout(this.#lost, timerMs(leftMs));
   }
 
   #disarm(): void {
     clearTimeout(this.#extension);
-    clearTimeout(this.#end);
+    clearTimeout(this.#expiry);
   }
 
   /** Never rejects. */
   async #extend(): Promise<void> {
     let cause: Error = alreadyExpired();
     // Ends with the lock's time.
-    while (this.#lock.expiration > Date.now() && !this.signal.aborted) {
+    while (this.#lock.remaining() > 0 && !this.signal.aborted) {
       try {
         this.#lock = await this.#lock.extend(this.#durationMs);
         if (!this.signal.aborted) this.#arm();

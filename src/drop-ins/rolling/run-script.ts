@@ -2,7 +2,6 @@
 import { connectionOf } from "../../backends/redis/clients/choose.ts";
 import type { Connection } from "../../backends/redis/connection.ts";
 import type { NodeRedisLike } from "../../backends/redis/index.ts";
-import { runScript } from "../../backends/redis/scripts.ts";
 import type { Script } from "./generated/scripts.ts";
 
 /** A client of ioredis, or what looks like one: a Cluster, a wrapper, a mock. */
@@ -26,15 +25,25 @@ interface Evaluates {
   eval(source: string, keyCount: number, ...rest: string[]): Promise<unknown>;
 }
 
-/** Rejects as the client does, and where it is none. */
-export async function run(client: AnyClient, { script, keys, args }: Call): Promise<unknown> {
-  if (!evaluates(client)) return await runScript(known(client), script, keys, args);
+/**
+ * Rejects as the client does, and where it is none. `isOver`: it is no longer waited for, and what takes it back may be on its way. A script that
+ * has to be sent a second time would come after that.
+ */
+export async function run(client: AnyClient, call: Call, isOver: () => boolean = () => false): Promise<unknown> {
+  const { script, keys, args } = call;
   try {
+    if (!evaluates(client)) return await known(client).evalsha(script.sha, keys, args);
     return await client.evalsha(script.sha, keys.length, ...keys, ...args);
   } catch (error) {
-    if (!String(error).includes("NOSCRIPT")) throw error;
-    return await client.eval(script.source, keys.length, ...keys, ...args);
+    if (!String(error).includes("NOSCRIPT") || isOver()) throw error;
+    return await runText(client, call);
   }
+}
+
+/** Sends the script itself: one question for sure, so that it comes before what is sent after it. */
+export async function runText(client: AnyClient, { script, keys, args }: Call): Promise<unknown> {
+  if (!evaluates(client)) return await known(client).eval(script.source, keys, args);
+  return await client.eval(script.source, keys.length, ...keys, ...args);
 }
 
 const connections = new WeakMap<object, Connection>();
@@ -72,7 +81,7 @@ export function toCount(reply: unknown): number {
 }
 
 /** Shorter ones are raised to it: no server can be asked often enough to keep them. */
-const TTL_MIN_MS = 100;
+export const TTL_MIN_MS = 100;
 
 /** What is not above 0 stays as it is, so that the server refuses it. */
 export function raised(ttlMs: number): number {

@@ -25,7 +25,7 @@ export function writePage(verdicts: readonly Verdict[], facts: PageFacts): strin
 <title>Holdfast lab: ${escapeHtml(sum)}</title><style>${STYLE}</style></head><body>
 <svg width="0" height="0" style="position:absolute;width:0;height:0" aria-hidden="true"><defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="6" height="6" style="fill:var(--card);opacity:.55"/><line x1="0" y1="0" x2="0" y2="6" style="stroke:var(--soft);stroke-width:2"/></pattern></defs></svg>
 <main><h1>What a lock does when things break</h1>
-<p class="lead">${verdicts.length} plays with real servers and real processes; ${escapeHtml(sum)}.</p>
+<p class="lead">${verdicts.length === 1 ? "1 play" : `${verdicts.length} plays`} with real servers and real processes; ${escapeHtml(sum)}.</p>
 <p class="meta">Holdfast · ${escapeHtml(facts.date)} · <code>${escapeHtml(facts.command)}</code></p>
 <p>Every client writes twice: once to a register that takes any write, once to one whose guard refuses old fences. So each picture shows the same fault with fencing off and with fencing on.</p>
 ${legend()}

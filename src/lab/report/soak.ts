@@ -24,6 +24,7 @@ export function soakLines(
     line("**violations**", ({ violations }) => violations.length),
     line("**leaked keys and claims**", ({ leakedKeys }) => leakedKeys.length),
     line("**leaked timers, sockets, handles**", ({ leakedHandles }) => leakedHandles.length),
+    ...counts.flatMap(({ backend, spares }) => (spares === undefined ? [] : [`- ${backend}: ${spares}`])),
     ...counts.flatMap(({ backend, violations, leakedKeys, leakedHandles }) =>
       [...violations, ...leakedKeys, ...leakedHandles].slice(0, 20).map((text) => `- ${backend}: ${text}`),
     ),

@@ -4,6 +4,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { onFreePort, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
+import { sharedClasses } from "./java-classes.ts";
 import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
 import { until } from "./sentinels.ts";
@@ -119,37 +120,65 @@ async function prepare(
   ports: readonly Ports[],
   options: ZooKeeperOptions,
 ): Promise<() => Promise<Child>> {
-  const java = await findProgram("java");
-  const jar = await findProgram("zookeeper.jar");
   const dir = join(place, String(id));
   mkdirSync(join(dir, "data"), { recursive: true });
   writeFileSync(join(dir, "data", "myid"), `${id}\n`);
   writeFileSync(join(dir, "log4j.properties"), LOGGING);
-  const file = join(dir, "zoo.cfg");
   const reached = options.peerPort === undefined ? ports : await through(options.peerPort, id, ports);
-  writeFileSync(file, zooCfg(dir, id, reached, options));
-  const jars = [
-    dir,
-    jar,
-    "/usr/share/java/slf4j-log4j12.jar",
-    "/usr/share/java/log4j-1.2.jar",
-    ...(options.jars ?? []),
-  ];
+  writeFileSync(join(dir, "zoo.cfg"), zooCfg(dir, id, reached, options));
   const main = ports.length === 1 ? "ZooKeeperServerMain" : "quorum.QuorumPeerMain";
+  return async () => {
+    const classes = await sharedClasses("zookeeper", (args) => startAndExit(args));
+    const more = [...classes, ...(options.javaArgs ?? [])];
+    return await startJava(dir, { main, more, jars: options.jars ?? [] });
+  };
+}
+
+interface JavaOptions {
+  readonly main: string;
+  readonly more: readonly string[];
+  readonly jars?: readonly string[];
+}
+
+async function startJava(dir: string, { main, more, jars = [] }: JavaOptions): Promise<Child> {
+  const jar = await findProgram("zookeeper.jar");
+  const all = [jar, "/usr/share/java/slf4j-log4j12.jar", "/usr/share/java/log4j-1.2.jar", ...jars];
   const args = [
     "-Xmx128m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-Dzookeeper.jmx.log4j.disable=true",
+    // Not found by the class path, which may name jars only: otherwise Java shares no classes.
+    `-Dlog4j.configuration=file:${join(dir, "log4j.properties")}`,
     // A server that missed a message of an election gets it again soon, and not after up to a minute.
     "-Dzookeeper.fastleader.maxNotificationInterval=1000",
-    ...(options.javaArgs ?? []),
+    ...more,
     "-cp",
-    jars.join(":"),
+    all.join(":"),
     `org.apache.zookeeper.server.${main}`,
-    file,
+    join(dir, "zoo.cfg"),
   ];
-  return () => startChild(java, { args, cwd: dir, ready: /binding to port/u });
+  return await startChild(await findProgram("java"), { args, cwd: dir, ready: /binding to port/u });
+}
+
+/** An ensemble of one that serves clients and exits: by then it has loaded what servers load, alone or together. */
+async function startAndExit(more: readonly string[]): Promise<void> {
+  const place = makeScratch();
+  try {
+    await onFreePort(freePort, async (port) => {
+      mkdirSync(join(place, "data"), { recursive: true });
+      writeFileSync(join(place, "log4j.properties"), LOGGING);
+      writeFileSync(join(place, "data", "myid"), "1\n");
+      const peers = [`server.1=${HOST}:${await freePort()}:${await freePort()}`, "standaloneEnabled=false"];
+      const alone = [{ client: port, peer: 0, election: 0 }];
+      writeFileSync(join(place, "zoo.cfg"), zooCfg(place, 1, alone, { config: peers }));
+      const child = await startJava(place, { main: "quorum.QuorumPeerMain", more });
+      await until("an ensemble of one serves clients", () => roleOf(port));
+      await child.end("SIGTERM");
+    });
+  } finally {
+    removeScratch(place);
+  }
 }
 
 async function through(
@@ -202,10 +231,7 @@ function toServer(id: number, port: number, first: Child, launch: () => Promise<
       child = await launch();
     },
     ask: (word) => askFour(port, word),
-    role: async () => {
-      const answer = await askFour(port, "srvr").catch(() => "");
-      return /Mode: (\w+)/u.exec(answer)?.[1];
-    },
+    role: () => roleOf(port),
   };
   return server;
 }
@@ -215,6 +241,11 @@ function findLeader(servers: readonly ZooKeeperServer[]): Promise<ZooKeeperServe
     const roles = await Promise.all(servers.map((server) => server.role()));
     return servers.find((_, i) => roles[i] === "leader" || roles[i] === "standalone");
   });
+}
+
+async function roleOf(port: number): Promise<string | undefined> {
+  const answer = await askFour(port, "srvr").catch(() => "");
+  return /Mode: (\w+)/u.exec(answer)?.[1];
 }
 
 function askFour(port: number, word: string): Promise<string> {

@@ -88,10 +88,11 @@ const FAULTS: Readonly<Record<FaultKind, (strike: Strike) => Promise<void>>> = {
     proxy.cut();
   }),
   "network slow": network((proxy) => proxy.delay(30, "both", 60)),
-  "server stopped": async ({ server, forMs }) => {
-    server?.pause?.();
+  "server stopped": async ({ server, targets, forMs }) => {
+    const stopped = await firstToStop([...(server === undefined ? [] : [server]), ...targets.servers]);
+    stopped?.pause?.();
     await sleep(forMs);
-    server?.resume?.();
+    stopped?.resume?.();
   },
   "server killed and restarted": async ({ server, forMs }) => {
     await server?.kill?.();
@@ -100,6 +101,11 @@ const FAULTS: Readonly<Record<FaultKind, (strike: Strike) => Promise<void>>> = {
   },
   "server emptied": async ({ server }) => server?.flush?.(),
 };
+
+async function firstToStop(servers: readonly StageServer[]): Promise<StageServer | undefined> {
+  for (const server of servers) if ((await server.isSpared?.()) !== true) return server;
+  return undefined;
+}
 
 export const CLIENT_FAULTS: readonly FaultKind[] = ["client stopped", "client killed"];
 export const NETWORK_FAULTS: readonly FaultKind[] = [

@@ -4,12 +4,16 @@ import { checkHistory } from "../../testing/history/check.ts";
 import type { ClaimantEvent, Violation } from "../../testing/history/events.ts";
 import { machineMs } from "../../contract/machine-clock.ts";
 
+/** What may have to do with a violation happened at most this long before it. */
+const NEARBY_MS = 15_000;
+
 /** Late events of a stopped client on a starved machine still belong to their epoch. */
 const JUDGE_AFTER_EPOCHS = 4;
 
 export class SoakRecord {
   readonly violations: Violation[] = [];
   readonly faults: Map<string, number> = new Map();
+  readonly #faultTimes: { readonly kind: string; readonly atMs: number }[] = [];
   sections = 0;
   refusals = 0;
   /** Writes that the guard refused: what a late holder sent. */
@@ -64,7 +68,15 @@ export class SoakRecord {
   }
 
   fault(kind: string): void {
+    this.#faultTimes.push({ kind, atMs: machineMs() });
     this.faults.set(kind, (this.faults.get(kind) ?? 0) + 1);
+  }
+
+  /** The violation in words, with the faults before it: a report from long ago cannot be asked any more. */
+  describe({ oracle, lock, message, atMs }: Violation): string {
+    const near = this.#faultTimes.filter((fault) => fault.atMs <= atMs && atMs - fault.atMs < NEARBY_MS);
+    const faults = near.map((fault) => `${fault.kind} ${Math.round(atMs - fault.atMs)} ms`);
+    return `${oracle} ${lock}: ${message}; faults before it: ${faults.join(", ") || "none"}`;
   }
 
   stalled(message: string): void {

@@ -25,6 +25,8 @@ export interface SoakCounts {
   /** Events that came too late to be judged. */
   readonly unjudged: number;
   readonly faults: Readonly<Record<string, number>>;
+  /** What was not done to the store, and why. */
+  readonly spares: string | undefined;
   readonly violations: readonly string[];
   readonly leakedKeys: readonly string[];
   /** What closed locks left open in their processes: timers, sockets, handles. */
@@ -86,7 +88,8 @@ async function soakOne(
     refusedWrites: record.refusedWrites,
     unjudged: record.tooLate,
     faults: Object.fromEntries([...record.faults].toSorted()),
-    violations: record.violations.map(({ oracle, lock, message }) => `${oracle} ${lock}: ${message}`),
+    spares: stage.spares,
+    violations: record.violations.map((violation) => record.describe(violation)),
     leakedKeys: leaks.keys,
     leakedHandles: leaks.handles,
     unconfirmed: leaks.unconfirmed,

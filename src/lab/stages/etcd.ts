@@ -6,6 +6,9 @@ import { startEtcd } from "../servers/etcd.ts";
 import type { Stage } from "../stage.ts";
 import { makeLinks } from "./proxied-links.ts";
 
+const SPARES =
+  "its leader is never stopped: when it wakes up, after it was replaced, etcd may revoke leases that are kept alive";
+
 export async function openEtcdStage(): Promise<Stage> {
   const lab = await startEtcd({ members: 3 });
   const links = makeLinks(
@@ -28,11 +31,16 @@ export async function openEtcdStage(): Promise<Stage> {
     backend: "etcd",
     servers: lab.servers.map((server) => ({
       name: `member ${server.id}`,
+      isSpared: async () => {
+        const status = await server.status();
+        return status === undefined || status.leaderId === 0n || status.leaderId === status.memberId;
+      },
       pause: () => server.pause(),
       resume: () => server.resume(),
       kill: () => server.kill(),
       restart: () => server.restart(),
     })),
+    spares: SPARES,
     link: (client) => links.link(client),
     observe: async () => [await openObserver("cluster", lab.url)],
     leaks: () => asked((client) => endlessInEtcd(client)),

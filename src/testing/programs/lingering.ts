@@ -5,6 +5,8 @@ import type { Options, Program, Step, Thread } from "./program.ts";
 const LINGERS = [1, 10, 50, 300] as const;
 /** Of a program that lingers; a call may say something else than its program. */
 export const LINGER_MOST_MS = 300;
+/** How many of them are calm. */
+const CALM = 0.3;
 /** Around the ends of these. */
 const MOMENTS = [0, 1, 5, 9, 10, 11, 40, 49, 50, 51, 90, 250, 299, 300, 301] as const;
 
@@ -14,6 +16,7 @@ export function mayLinger(program: Program, chance: SeededChance, part: number):
 }
 
 function lingering(program: Program, chance: SeededChance): Program {
+  if (chance.happens(CALM)) return calm(program, chance);
   const threads = program.threads.map((thread): Thread => {
     if (chance.happens(0.3)) return thread;
     const more = loop(chance);
@@ -25,8 +28,24 @@ function lingering(program: Program, chance: SeededChance): Program {
   return { ...rest, ...few, linger: chance.pick(LINGERS), threads };
 }
 
+/** Two processes, and nothing goes wrong: only there is it a finding that a lock does not come back at once. */
+function calm({ seed }: Program, chance: SeededChance): Program {
+  const threads = chance
+    .pick([
+      [0, 1],
+      [0, 1],
+      [0, 1, 0],
+      [0, 1, 1],
+    ])
+    .map((client): Thread => {
+      const start: Step = { do: "sleep", ms: chance.pick(MOMENTS) };
+      return { client, steps: [start, ...loop(chance, false)] };
+    });
+  return { ...(seed !== undefined && { seed }), linger: chance.pick(LINGERS), threads };
+}
+
 /** One lock repeatedly, in every way. */
-function loop(chance: SeededChance): Step[] {
+function loop(chance: SeededChance, isRough = true): Step[] {
   const steps: Step[] = [];
   for (let left = chance.pick([2, 3, 5, 8]); left > 0; left--) {
     const lock = chance.happens(0.85) ? "x" : "y";
@@ -48,12 +67,14 @@ function loop(chance: SeededChance): Step[] {
       () => [{ do: "try", ...wish, slot: 3 }, ...work, { do: "release", slot: 3 }],
       () => [{ do: "run", lock: ["x", "y"], steps: work }],
       () => [{ do: "force", lock }],
-      () => [
-        chance.pick<Step>([{ do: "doubt" }, { do: "block", ms: chance.pick(MOMENTS) }, { do: "suspend", ms: 4000 }]),
-      ],
+      () => (isRough ? [rough(chance)] : [{ do: "doubt" }]),
     ]);
     steps.push(...step());
     if (chance.happens(0.7)) steps.push({ do: "sleep", ms: chance.pick(MOMENTS) });
   }
   return steps;
+}
+
+function rough(chance: SeededChance): Step {
+  return chance.pick<Step>([{ do: "doubt" }, { do: "block", ms: chance.pick(MOMENTS) }, { do: "suspend", ms: 4000 }]);
 }

@@ -131,6 +131,7 @@ export type Rule =
   | "signal too late"
   | "started with an aborted signal"
   | "busy though free"
+  | "kept though wanted"
   | "unexpected error"
   | "unhandled rejection"
   | "does not settle"

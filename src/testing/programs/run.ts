@@ -131,7 +131,9 @@ class Play {
 
   /** A client that waits for nothing and holds nothing has nothing in the store, once messages have arrived and faults are over. */
   async #nothingUnwanted(): Promise<boolean> {
-    const { clock, program } = this.#stage;
+    const { clock, clients, program } = this.#stage;
+    // One that stands still can give nothing back. Its program may have ended meanwhile, by another branch.
+    await this.#until(() => clients.every(({ process }) => process.running), PLAY_MOST_MS);
     // Candidates never stop: behind them the effects of a fault cannot be waited for.
     const busy = this.judge.pending.length > 0;
     const calm = (program.faults ?? []).length === 0;

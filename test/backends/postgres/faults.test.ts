@@ -1,5 +1,6 @@
 /** What goes wrong on one Postgres, by the ids of the fault catalogue (docs/safety.md), and what must hold all the same. */
 import { spawn } from "node:child_process";
+import { hash } from "node:crypto";
 import { once } from "node:events";
 import pg from "pg";
 import postgresJs from "postgres";
@@ -416,6 +417,29 @@ describe("messages", () => {
     expect(news).toMatchObject({ granted: true });
     expect((news as { fence: bigint }).fence).toBeLessThan(9_000_000_000_000_000n);
     expect(doubts).toEqual([]);
+    expect(await b.release(waiter)).toBe("held");
+  });
+
+  test("a message with a fence that no clock explains is not believed, though its sender knows the claim's id", async () => {
+    await using clients = new Clients();
+    const [a, b] = [clients.backend(server.port), clients.backend(server.port)];
+    const holder = claimOf();
+    await granted(a, holder);
+    const waiter = rivalOf(holder);
+    // A first grant waits until messages are heard.
+    await granted(b, claimOf());
+    await refused(b, waiter);
+    const inbox = await server.sql(`select inbox from holdfast.waiter where claim = '${waiter.id}'`);
+    const watching = b.watch!(waiter, new AbortController().signal);
+    for (const news of ["granted 9000000000000000 1", "granted 1 1", "granted 0 1", "granted 9000000000000000 0"]) {
+      const seal = hash("sha256", `${waiter.id} ${news}`, "hex").slice(0, 24);
+      await server.sql(`select pg_notify('${inbox}', '${waiter.id.slice(0, 8)} ${news} ${seal}')`);
+    }
+    expect(await a.release(holder)).toBe("held");
+    const heard = await watching;
+    expect(String(heard?.fence)).toBe(
+      await server.sql(`select fence from holdfast.lease where claim = '${waiter.id}'`),
+    );
     expect(await b.release(waiter)).toBe("held");
   });
 

@@ -5,13 +5,13 @@ import { passOn, withWanted } from "../../../src/backends/quorum/wanted.ts";
 import { newClaim } from "./servers.ts";
 
 test("what a member said before the round was won is in the grant, and in the renewals after it", () => {
-  const reported: string[] = [];
+  const reports: string[] = [];
   const state = new ClaimState(newClaim({ lingerMs: 50 }));
-  passOn(state, { lost: () => {}, doubt: () => {}, wanted: (id) => reported.push(id) });
-  expect(reported).toEqual([state.claim.id]);
+  passOn(state, { lost: () => {}, doubt: () => {}, wanted: (id) => reports.push(id) });
+  expect(reports).toEqual([state.claim.id]);
   expect(state.granted(1n, 0)).toMatchObject({ granted: true, wanted: true });
   expect(withWanted({ held: true }, state)).toEqual({ held: true, wanted: true });
   state.ended = true;
-  passOn(state, { lost: () => {}, doubt: () => {}, wanted: (id) => reported.push(id) });
-  expect(reported).toHaveLength(1);
+  passOn(state, { lost: () => {}, doubt: () => {}, wanted: (id) => reports.push(id) });
+  expect(reports).toHaveLength(1);
 });

@@ -1,6 +1,7 @@
 /** Beside other libraries: what of theirs is respected, shown and hidden, and what they may do to our key. */
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Names } from "../../../src/backends/redis-plain/keys.ts";
 import { createLocks } from "../../../src/index.ts";
 import { newClaim } from "../../../src/testing/claim.ts";
 import { granted } from "../../../src/testing/attempts.ts";
@@ -17,7 +18,7 @@ const claimOf = (name: string, facts = {}): ReturnType<typeof newClaim> =>
   newClaim({ name, ttlMs: TTL_MS, queues: false, ...facts });
 
 describe("a holder of another library", () => {
-  test("keeps us out; its value is shown by its first four characters only, and it has no fence", async () => {
+  test("keeps us out; its value is shown by its first four characters only, and it has no fence (S114)", async () => {
     const value = randomUUID();
     await lab.raw.set("held", value, "PX", TTL_MS, "NX");
     const backend = lab.backend();
@@ -183,6 +184,27 @@ describe("fences", () => {
         [],
       );
     }
+  });
+});
+
+describe("the notes of two locks", () => {
+  test("are never the same, also where one's name is the other's in braces", () => {
+    const names = new Names("", "");
+    const odd = names.of("a}b").notes.replace(/:holdfast$/u, "");
+    const all = ["x", "{x}", "{x}:", "a}b", odd, odd.slice(0, -1), `${odd}:`, "a}b:", "a}b|"];
+    expect(new Set(all.map((name) => names.of(name).notes)).size).toBe(all.length);
+  });
+
+  test("of a name and of the same name in braces say nothing of each other", async () => {
+    const backend = lab.backend();
+    const [plain, braced] = [claimOf("alike"), claimOf("{alike}")];
+    const { fence } = await granted(backend, braced);
+    await granted(backend, plain);
+    expect(await backend.forceRelease("{alike}", fence, "me", "why")).toBe(true);
+    expect((await backend.inspect("alike")).forced).toEqual([]);
+    expect((await backend.query("alike")).forced).toEqual([]);
+    expect((await backend.query("{alike}")).forced).toMatchObject([{ name: "{alike}", fence }]);
+    expect(await backend.renew([plain])).toEqual([{ held: true }]);
   });
 });
 

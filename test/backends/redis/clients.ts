@@ -19,7 +19,7 @@ export interface Library {
   /** One that no test waits for: it may never connect. */
   connecting(port: number): Opened;
   sentinel(lab: SentinelLab): Promise<Opened>;
-  cluster(lab: ClusterLab): Promise<Opened>;
+  cluster(lab: Pick<ClusterLab, "nodes">): Promise<Opened>;
 }
 
 const HOST = "127.0.0.1";

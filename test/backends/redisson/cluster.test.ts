@@ -34,7 +34,7 @@ async function backendOf(library: Library): Promise<RedissonBackend> {
 }
 
 describe.each(Object.values(libraries))("with $name", (library) => {
-  test.each(["PUBLISH", "SPUBLISH"] as const)("a release by %s wakes ours, without a poll", async (verb) => {
+  test.each(["PUBLISH", "SPUBLISH"] as const)("a release by %s wakes ours, without a poll (S113)", async (verb) => {
     const [backend, java] = [await backendOf(library), new Java(raw, verb)];
     const name = `woken by ${verb}, ${library.name}`;
     expect(await java.tryLock(name)).toBe(true);

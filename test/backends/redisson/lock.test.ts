@@ -67,7 +67,7 @@ describe("while Java holds it", () => {
 });
 
 describe("while we hold it", () => {
-  test("Java finds one holder of its own form, waits, and is woken as by its own kind", async () => {
+  test("Java finds one holder of its own form, waits, and is woken as by its own kind (S111)", async () => {
     const backend = lab.backend();
     const claim = claimOf("ours");
     const heard = await lab.hear("redisson_lock__channel:{ours}");

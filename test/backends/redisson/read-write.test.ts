@@ -17,7 +17,7 @@ const backendOf = (options: RedissonOptions = {}): RedissonBackend => lab.backen
 const reader = (name: string, facts: Partial<Claim> = {}): Claim => claimOf(name, { mode: "shared", ...facts });
 
 describe("readers", () => {
-  test("of both sides hold together; a writer of neither side comes in before all have left", async () => {
+  test("of both sides hold together; a writer of neither side comes in before all have left (S112)", async () => {
     const [backend, claim, other] = [backendOf(), reader("together"), new Java(lab.raw)];
     expect(await lab.java.tryReadLock("together")).toBe(true);
     await granted(backend, claim);

@@ -174,14 +174,32 @@ describe("for the better", () => {
     expect(performance.now()).toBeGreaterThanOrEqual(trusted - 1);
   });
 
-  test("a permit with a longer time is not cut short by one with a shorter", async () => {
+  test("a permit with a longer time is not cut short by one of ours with a shorter", async () => {
     const key = newKey();
-    const long = new Semaphore(lab.raw, key, 2, { lockTimeout: 60_000, refreshInterval: 0 });
-    const short = new Semaphore(lab.raw, key, 2, { lockTimeout: 200, refreshInterval: 0 });
+    const long = new Semaphore(lab.raw, key, 1, { lockTimeout: 60_000, refreshInterval: 0 });
+    const short = new Semaphore(lab.raw, key, 1, { lockTimeout: 100, refreshInterval: 0, acquireTimeout: 500 });
     await long.acquire();
+    expect(await short.tryAcquire()).toBe(false);
+    expect(await lab.raw.zrange(`semaphore:${key}`, 0, -1)).toEqual([long.identifier]);
+    expect(await lab.raw.pttl(`semaphore:${key}`)).toBeGreaterThan(500);
+    // A process that takes it over with a shorter time finds it, too.
+    const options = { lockTimeout: 100, identifier: long.identifier, acquiredExternally: true } as const;
+    const handler = new Semaphore(lab.raw, key, 1, options);
+    expect(await handler.tryAcquire()).toBe(true);
+    await handler.release();
     await short.acquire();
-    expect(await lab.raw.pttl(`semaphore:${key}`)).toBeGreaterThan(200);
-    for (const lock of [long, short]) await lock.release();
+    await short.release();
+  });
+
+  test("permits of ours without refreshes end by their own time, also for one with a longer", async () => {
+    const key = newKey();
+    const gone = new Semaphore(lab.raw, key, 1, { lockTimeout: 200, refreshInterval: 0 });
+    await gone.acquire();
+    // It keeps the key for longer.
+    await lab.raw.pexpire(`semaphore:${key}`, 60_000);
+    const next = new Semaphore(lab.raw, key, 1, { lockTimeout: 60_000, acquireTimeout: 60_000 });
+    await next.acquire();
+    await next.release();
   });
 });
 
@@ -202,6 +220,16 @@ describe("with `locks`: the clean layout", () => {
     await waiting.release();
     expect(await locks.isHeld(`mutex:${key}`)).toBe(false);
     expect(await lab.raw.exists(`mutex:${key}`)).toBe(0);
+  });
+
+  test("it never re-enters, also inside run() of these locks", async () => {
+    const [key, locks] = [newKey(), cleanLocks()];
+    await locks.run(`mutex:${key}`, async () => {
+      expect(await new Mutex(lab.raw, key, { ...ONCE, locks }).tryAcquire()).toBe(false);
+    });
+    await locks.run(`semaphore:${key}`, { limit: 2 }, async () => {
+      expect(await new MultiSemaphore(lab.raw, key, 2, 2, { ...ONCE, locks }).tryAcquire()).toBe(false);
+    });
   });
 
   test("refreshes renew it, and it ends by its time without them", async () => {

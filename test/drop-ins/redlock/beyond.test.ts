@@ -305,6 +305,17 @@ describe("with `locks`: the clean layout", () => {
     await (await waiting).release();
   });
 
+  test("it never re-enters, also inside run() of these locks", async () => {
+    const [name, other] = [newName(), newName()];
+    const locks = cleanLocks();
+    const redlock = new Redlock(first(), { ...ONCE, locks });
+    await locks.run(name, async () => {
+      await expect(redlock.acquire([name], 60_000)).rejects.toThrow(ExecutionError);
+      await expect(redlock.acquire([other, name], 60_000)).rejects.toThrow(ExecutionError);
+    });
+    expect(await locks.isHeld(other)).toBe(false);
+  });
+
   test("a lock that is lost aborts using() and its own signal", async () => {
     const name = newName();
     const locks = cleanLocks();

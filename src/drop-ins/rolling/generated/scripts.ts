@@ -9,7 +9,18 @@ export interface Script {
 
 const PERMITS = `local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local function expire(key, keep) redis.call('ZREMRANGEBYSCORE', key, '-inf', now - keep) end
+local STEPS, PARTS = 32, 2048
+local function score(keep)
+return string.format('%.6f', now + math.ceil(math.log(math.max(keep, 1)) / math.log(2) * STEPS) / PARTS)
+end
+local function expire(key, keep)
+local found = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'WITHSCORES')
+for i = 1, #found, 2 do
+local taken, said = math.modf(tonumber(found[i + 1]))
+local lasts = said > 0 and 2 ^ (said * PARTS / STEPS) or keep
+if taken + lasts <= now then redis.call('ZREM', key, found[i]) end
+end
+end
 local function lasts(key, keep)
 if redis.call('PTTL', key) < keep then redis.call('PEXPIRE', key, keep) end
 end`;
@@ -26,12 +37,12 @@ return #KEYS`,
 
 export const extendPermits: Script = {
   name: "extend-permits",
-  sha: "bed4a9e223aee5585abb917471dfc8a6839e5cf4",
+  sha: "42a7a17ed0a34dbfa8443918afe0a98e086fca94",
   source: `${PERMITS}
 local keep = tonumber(ARGV[1])
 expire(KEYS[1], keep)
 if not redis.call('ZSCORE', KEYS[1], ARGV[2]) then return 0 end
-for i = 2, #ARGV do redis.call('ZADD', KEYS[1], now, ARGV[i]) end
+for i = 2, #ARGV do redis.call('ZADD', KEYS[1], score(keep), ARGV[i]) end
 lasts(KEYS[1], keep)
 return 1`,
 };
@@ -59,9 +70,10 @@ return count`,
 
 export const take: Script = {
   name: "take",
-  sha: "4378336f1bac82601eafdb14a87882b4a4c4d587",
+  sha: "9ddab689edb06ca228ccb6b572814f4bedae6248",
   source: `for i = 1, #KEYS do
-if redis.call('EXISTS', KEYS[i]) == 1 then return { 0 } end
+local value = redis.pcall('GET', KEYS[i])
+if value and (value ~= ARGV[1] or ARGV[3]) then return { 0 } end
 end
 for i = 1, #KEYS do redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) end
 local time = redis.pcall('TIME')
@@ -71,12 +83,18 @@ return { #KEYS, string.format('%.0f', time[1] * 1000000 + time[2]) }`,
 
 export const takePermits: Script = {
   name: "take-permits",
-  sha: "f26457ef13ee18250367c756cd741cbc0a27e8a4",
+  sha: "454eedd3c695b9b667f28329c1a6fc137c8f48d3",
   source: `${PERMITS}
 local keep = tonumber(ARGV[1])
 expire(KEYS[1], keep)
-if redis.call('ZCARD', KEYS[1]) + #ARGV - 2 > tonumber(ARGV[2]) then return { 0 } end
-for i = 3, #ARGV do redis.call('ZADD', KEYS[1], now, ARGV[i]) end
+local wanted = #ARGV - 3
+if ARGV[3] == '0' then
+for i = 4, #ARGV do
+if redis.call('ZSCORE', KEYS[1], ARGV[i]) then wanted = wanted - 1 end
+end
+end
+if redis.call('ZCARD', KEYS[1]) + wanted > tonumber(ARGV[2]) then return { 0 } end
+for i = 4, #ARGV do redis.call('ZADD', KEYS[1], score(keep), ARGV[i]) end
 lasts(KEYS[1], keep)
 return { 1, string.format('%.0f', time[1] * 1000000 + time[2]) }`,
 };

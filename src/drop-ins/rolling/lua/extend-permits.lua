@@ -12,6 +12,6 @@
 local keep = tonumber(ARGV[1])
 expire(KEYS[1], keep)
 if not redis.call('ZSCORE', KEYS[1], ARGV[2]) then return 0 end
-for i = 2, #ARGV do redis.call('ZADD', KEYS[1], now, ARGV[i]) end
+for i = 2, #ARGV do redis.call('ZADD', KEYS[1], score(keep), ARGV[i]) end
 lasts(KEYS[1], keep)
 return 1
