@@ -20,6 +20,7 @@ const SUITES = [
   "work",
   "herd",
   "held",
+  "linger",
   "quorum",
   "file",
   "zookeeper",
@@ -29,11 +30,11 @@ const SUITES = [
   "telemetry",
 ];
 /** They compare Holdfast with itself, and run when they are asked for. */
-const ALONE = ["memory", "telemetry"];
+const ALONE = ["linger", "memory", "telemetry"];
 const HELP = `npm run bench -- [suite…] [options]
 
 Suites: ${SUITES.join(", ")}.
-Without any, all but ${ALONE.join(" and ")} run, which takes about twenty minutes.
+Without any, all but ${ALONE.join(", ")} run, which takes about twenty minutes.
 
   --json            print the results as JSON on stdout; tables and progress go to stderr
   --out FILE        also write the JSON to FILE

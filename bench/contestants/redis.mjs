@@ -26,14 +26,14 @@ async function loaded(client, script) {
   return createHash("sha1").update(script).digest("hex");
 }
 
-async function holdfastOver(env, dist) {
+export async function holdfastOver(env, { dist, defaults } = {}) {
   const [{ createLocks }, { redis }] = await Promise.all([
     built("index.js", dist),
     built("backends/redis/index.js", dist),
   ]);
   const client = await connect(env);
   const backend = redis(client);
-  const locks = createLocks(backend);
+  const locks = createLocks(backend, defaults);
   await (await locks.acquire(`warm-${process.pid}`)).release();
   return {
     cycle: async (name) => {
@@ -72,7 +72,7 @@ export const contestants = {
   holdfast: { own: true, open: (env) => holdfastOver(env) },
 
   /** Another build, for before and after: only when HOLDFAST_BEFORE names its folder. */
-  "holdfast before": { own: true, open: (env) => holdfastOver(env, process.env.HOLDFAST_BEFORE) },
+  "holdfast before": { own: true, open: (env) => holdfastOver(env, { dist: process.env.HOLDFAST_BEFORE }) },
 
   "redlock 5 beta": {
     package: "redlock",

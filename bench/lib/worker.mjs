@@ -168,8 +168,9 @@ const orders = {
   },
 
   async letGo(one) {
+    const leftMs = performance.now() + ORIGIN_MS;
     await one.release(taken);
-    return {};
+    return { leftMs };
   },
 
   async take(one, order) {

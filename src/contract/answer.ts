@@ -84,10 +84,11 @@ export function readBlockers(refused: Refused | undefined, ageMs: number): Block
 }
 
 function readHolding(holding: Holding, ageMs: number): readonly Holding[] {
-  const { name, mode, limit, holder, fence, heldMs: hadMs, remainingMs: hasMs, meta } = holding;
+  const { name, mode, limit, holder, fence, heldMs: hadMs, remainingMs: hasMs, meta, lingerMs } = holding;
   const [heldMs, remainingMs] = [hadMs + ageMs, Math.max(0, hasMs - ageMs)];
   const isShown = typeof holder === "string" && typeof fence === "bigint" && Number.isFinite(heldMs + remainingMs);
-  return isShown ? [{ name, mode, limit, holder, fence, heldMs, remainingMs, meta }] : [];
+  const lingers = lingerMs !== undefined && lingerMs > 0 && { lingerMs };
+  return isShown ? [{ name, mode, limit, holder, fence, heldMs, remainingMs, meta, ...lingers }] : [];
 }
 
 /** From when trust counts; with the news that the lease is wanted, or why it is gone. Nearly always only the first. */

@@ -104,6 +104,8 @@ export interface Abilities {
   readonly steal?: true | string | undefined;
   /** `query()` and `inspect()` show every claim that waits, with its id and what its process says with it: so deadlocks are found. */
   readonly waiters?: true | string | undefined;
+  /** Where one holds at a time, grants reserve a run of fences, say `mayLinger`, and refusals show `lingerMs`. */
+  readonly linger?: true | string | undefined;
 }
 
 export interface Backend {
@@ -217,6 +219,7 @@ export type Vote =
       readonly fence: bigint;
       readonly heldMs?: number | undefined;
       readonly remainingMs: number;
+      readonly lingerMs?: number | undefined;
       readonly waiters?: number | undefined;
       readonly wallMs?: number | undefined;
     }
@@ -264,6 +267,9 @@ export interface Member extends Backend {
    * all; lose it and all still works. Returns what stops it.
    */
   freed?(name: string, wake: () => void): () => void;
+
+  /** Tells the holder of the lock, through {@link Listener.wanted}, that a claim waits for it: votes never queue. A hint. */
+  want?(name: string): Promise<void>;
 
   /** True: the store was reached before and its connection is gone, so that a question would only wait for the next one. */
   isDown?(): boolean;

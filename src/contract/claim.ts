@@ -23,6 +23,8 @@ export interface Claim {
   /** Who claims, for people: `host:pid`. */
   readonly holder: string;
   readonly meta: Meta;
+  /** Its process may keep the lease unused for this long, ms, and lets go of it when it is wanted. Shown to those who are refused. Absent: it does not. */
+  readonly lingerMs?: number | undefined;
   /** What goes on around the claim in its process. */
   readonly local?: LocalFacts | undefined;
   /** True: in a renewal, `meta` and `local` are not what the store knows, and are to be written. An attempt always writes them. */

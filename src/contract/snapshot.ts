@@ -17,6 +17,8 @@ export interface Holding {
   /** Present: no process holds it any more, and the lock stays taken for the rest of a `minHold` or a `lockDelay`. */
   readonly remainder?: "minHold" | "lockDelay" | undefined;
   readonly local?: LocalFacts | undefined;
+  /** Its process may keep it unused for this long, and lets go of it when it is wanted. Absent: it does not. */
+  readonly lingerMs?: number | undefined;
 }
 
 export interface Waiting {

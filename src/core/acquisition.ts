@@ -5,17 +5,16 @@
 import { asked, askFor, type Blockers, readAnswer, readBlockers, trustedUntilMs } from "../contract/answer.ts";
 import type { Claim, Granted, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
-import { isA, LockBackendError } from "../contract/errors.ts";
 import { aborted } from "../contract/on-abort.ts";
-import { jitter } from "../contract/random.ts";
-import { type Done, type Grant, unused } from "./grant.ts";
+import { type Done, type Grant, isFresh, unused } from "./grant.ts";
+import { HandBack } from "./hand-back.ts";
+import { checkedAnswer } from "./checked-answer.ts";
+import { isFinal, pauseMs } from "./pace.ts";
 import { isSame, type Shown } from "./shown.ts";
 import type { SentAt } from "../contract/clock.ts";
 import { releaseUntil, type Runtime } from "./release.ts";
 import { within } from "../contract/time-limit.ts";
 
-const POLL_MIN_MS = 20;
-const POLL_MAX_MS = 1000;
 /** A store that has not answered for this long is in trouble. */
 const SILENCE_MS = 1000;
 /** How often in a row a backend may say at once that it should be asked again. */
@@ -38,6 +37,12 @@ export class Acquisition<For = unknown> {
   /** Called whenever its question has come back, and it goes on without a grant. */
   onHeard: ((acquisition: Acquisition<For>) => void) | undefined;
   questions = 0;
+  /** The store says that it is wanted, and its grant is not here yet. */
+  isWanted = false;
+  /** Who does not queue needs an answer by then. */
+  untilMs: number = Infinity;
+  /** A try queues for a lock that may come back. */
+  #back: HandBack | undefined;
   onAsked: ((acquisition: Acquisition<For>) => void) | undefined;
   /** What its claim shows to people. Absent: always the same. */
   shown: ((acquisition: Acquisition<For>) => Shown) | undefined;
@@ -74,6 +79,11 @@ export class Acquisition<For = unknown> {
   refresh(): void {
     if (this.#asked !== undefined) this.#isOld = true;
     else if (this.show()) this.#waiting?.abort();
+  }
+
+  /** A try that waits for a lock to come back, in the store's queue. */
+  get isComingBack(): boolean {
+    return this.#back !== undefined;
   }
 
   /** A question of it is out. */
@@ -136,6 +146,7 @@ export class Acquisition<For = unknown> {
     let answer = first?.answer;
     for (let round = 0; this.#off === undefined; round++) {
       const sent = answer === undefined ? sleep.sentNow() : first!.sent;
+      if (this.#back !== undefined) this.claim = this.#back.queueing(this.claim, sent.atMs);
       let heard: Granted | Refused | undefined;
       try {
         heard = await this.#checked(await (answer ?? this.#ask(sent)));
@@ -164,32 +175,34 @@ export class Acquisition<For = unknown> {
       } else if (heard !== undefined) {
         this.#refusedAtMs = clock.now();
         this.refused = heard;
-        if (!this.claim.queues) return undefined;
+        if (!this.claim.queues) {
+          this.#back =
+            this.#back === undefined ? HandBack.after(heard, sent.atMs, clock.now(), this.untilMs) : undefined;
+          if (this.#back === undefined) return undefined;
+          continue;
+        }
+        if (this.#back?.isHopeless(heard) === true) continue;
       }
       this.onHeard?.(this);
       if (this.#off !== undefined) return undefined;
-      const news = await this.#wait(this.#pauseMs(round), heard?.granted === false);
+      const ms = pauseMs(
+        round,
+        this.claim,
+        this.#trouble === undefined ? this.refused : undefined,
+        this.#around.chance,
+      );
+      const leftMs = this.#back?.leftMs(clock.now()) ?? Infinity;
+      const news = await this.#wait(Math.min(ms, leftMs), heard?.granted === false);
       // A grant that says from when it may be trusted; without that, only this round's own question is sure to be older.
-      if (this.#off === undefined && news !== undefined && this.#isFresh(news, sent)) return this.#toGrant(news, sent);
+      if (this.#off === undefined && news !== undefined && isFresh(news, this.claim, sent, clock.now()))
+        return this.#toGrant(news, sent);
     }
     return undefined;
   }
 
-  /** An invalid answer is asked for again, as after an error; an impossible grant is reported, because the next one would be no better. */
   #checked(answer: Granted | Refused): Granted | Refused | Promise<never> {
     const { backend, clock } = this.#around;
-    const read = readAnswer(answer, clock.now());
-    if (typeof read === "object") return read;
-    if (read === "none") throw new Error("its answer is none");
-    return import("../contract/backend-mistake.ts").then(({ mistakenGrant }) => {
-      throw mistakenGrant(backend.name, this.claim.name, answer);
-    });
-  }
-
-  /** A grant that was long on its way is asked for again, with the same claim: much may have happened to it since. */
-  #isFresh({ fromMs, ttlMs }: Granted, sent: SentAt): boolean {
-    const ageMs = this.#around.clock.now() - (fromMs ?? sent.atMs);
-    return ageMs < ((ttlMs ?? this.claim.ttlMs) * 2) / 3;
+    return checkedAnswer(backend.name, this.claim.name, answer, clock.now());
   }
 
   /** Who is in the way: the store's last word, with its ages brought up to date. */
@@ -227,17 +240,8 @@ export class Acquisition<For = unknown> {
   /** What was asked for has reached the store by now, or another release follows. A queued claim keeps its place for a ttl, and may be granted at its end for another. */
   async #release(): Promise<boolean> {
     const { ttlMs, lockDelayMs, queues } = this.claim;
-    const keptMs = (queues ? 2 : 1) * ttlMs + lockDelayMs;
+    const keptMs = (queues || this.#back !== undefined ? 2 : 1) * ttlMs + lockDelayMs;
     return (await releaseUntil(this.#around, unused(this.claim), this.#around.clock.now() + keptMs)) !== undefined;
-  }
-
-  #pauseMs(round: number): number {
-    const { retryMs } = this.refused ?? {};
-    // At least a millisecond: a store that is asked without a pause is asked without end.
-    if (retryMs !== undefined && retryMs > 0 && this.#trouble === undefined) return Math.max(1, retryMs);
-    const capMs = Math.min(POLL_MAX_MS, Math.max(1, this.claim.ttlMs / 3));
-    const pauseMs = Math.min(capMs, POLL_MIN_MS * 2 ** Math.min(round, 10));
-    return jitter(pauseMs, 0.5, 1, this.#around.chance);
   }
 
   /** Waits for news or for `pauseMs`, whichever comes first. */
@@ -291,9 +295,4 @@ export class Acquisition<For = unknown> {
       return "none";
     }
   }
-}
-
-/** Asking again cannot help. */
-function isFinal(cause: unknown): boolean {
-  return isA(TypeError, cause) || (isA(LockBackendError, cause) && cause.fatal);
 }

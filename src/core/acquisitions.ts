@@ -69,6 +69,11 @@ export abstract class Acquisitions {
     return acquisition.unansweredMs(this.#parts.clock.now()) >= Math.max(SILENCE_MS, patienceMs);
   }
 
+  /** The store says that a claim is wanted whose grant is not here yet. */
+  hearWanted(claimId: string): void {
+    for (const acquisition of this.claims) if (acquisition.claim.id === claimId) acquisition.isWanted = true;
+  }
+
   /** Asks the store for the request. */
   protected seek(request: Request): Acquisition<Request> {
     const acquisition = this.add(request);
@@ -89,6 +94,7 @@ export abstract class Acquisitions {
     acquisition.onHeard = this.#onHeard;
     if (request.event !== undefined) acquisition.onAsked = noteAsked;
     acquisition.shown = this.#shown;
+    acquisition.untilMs = request.untilMs;
     if (this.claims.length === 0) this.claims = [acquisition];
     else this.claims.push(acquisition);
     // What its caller holds is looked for by those who find deadlocks: it is there from the start.

@@ -20,6 +20,8 @@ export interface LockOptions {
   readonly minHold?: Duration | undefined;
   /** After an unclean end the lock stays taken for this long. @default none */
   readonly lockDelay?: Duration | undefined;
+  /** The process keeps a released lock for this long, for its next claim, or until another process waits for it: see docs/concepts.md. @default none */
+  readonly linger?: Duration | undefined;
   /** Shown to those who inspect the lock: reason, version, trace. @default {} */
   readonly meta?: Meta | undefined;
 }
@@ -42,7 +44,7 @@ export interface OnceCodec<T> {
   decode(text: string): T;
 }
 
-export interface OnceOptions<T> extends Omit<AcquireOptions, "mode" | "limit"> {
+export interface OnceOptions<T> extends Omit<AcquireOptions, "mode" | "limit" | "linger"> {
   /** For how long the value is kept, by the store's clock: 1 s to a year. */
   readonly keep: Duration;
   /** For how long a failure is kept: name, message and code, and all get that error. @default not at all */
@@ -121,6 +123,8 @@ export interface LockHolder extends Omit<Holding, "local"> {
   readonly processHolders: number;
   /** How many of its process wait behind it, besides those in `pending`. */
   readonly processWaiters: number;
+  /** True: no function or lease uses it now. It is known of this process's own only; of others, `lingerMs` says that it may be so. */
+  readonly lingering?: true | undefined;
 }
 
 /** One that waits. Of this process each is listed; of another one, those that are in the store's queue. */
@@ -160,7 +164,7 @@ export interface OutcomeFacts {
   readonly bytes: number;
 }
 
-export interface ElectOptions extends LockOptions {
+export interface ElectOptions extends Omit<LockOptions, "linger"> {
   /** Ends the candidacy. A leader steps down after its work has settled. */
   readonly signal?: AbortSignal | undefined;
 }

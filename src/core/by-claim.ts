@@ -13,6 +13,7 @@ import type { Engine } from "./engine.ts";
 import type { Done, Grant } from "./grant.ts";
 import { isHeard } from "./hold-events.ts";
 import type { Inside } from "./inside.ts";
+import { withoutLinger } from "./linger-option.ts";
 import { answerMs, checkName, toClaim } from "./options.ts";
 import type { HeldLease } from "./lease.ts";
 import type { Queue, Request } from "./request.ts";
@@ -36,7 +37,8 @@ export async function takeByClaim(
   const { backend, clock, contention } = engine;
   const can = backend.can ?? {};
   if (own.stealsFor !== undefined && can.steal !== true) throw declined(backend.name, can, "steal", name);
-  const spec = { ...checked(options), waitMs: 0 };
+  // What its id is known for elsewhere is over with its release.
+  const spec = { ...withoutLinger("takeByClaim", options, () => checked(options)), waitMs: 0 };
   const waitMs = answerMs(spec);
   const way = {
     backend,
@@ -75,7 +77,10 @@ class Past implements Queue {
     const { id, stealsFor } = this.#own;
     const claim = toClaim(id, this.name, holder, request.options, false);
     const asked = stealsFor === undefined ? backend : stealing(backend, stealsFor);
+    // What lingers here would be in its way.
+    this.#engine.queueOf(this.name)?.letGo();
     this.#acquisition = new Acquisition({ ...parts, backend: asked }, claim, request);
+    this.#acquisition.untilMs = request.untilMs;
     this.#engine.past.set(id, (loss) => (this.#news = loss ?? this.#news ?? "doubt"));
     this.#acquisition.start(this.#ended);
   }

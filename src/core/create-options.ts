@@ -40,5 +40,11 @@ export function checkWho(option: "holder" | "by", who: unknown): void {
 /** Throws where they ask for what the backend cannot do: it is refused, and not ignored. */
 export function possible(checked: CheckedOptions, { name, can = {} }: Backend): CheckedOptions {
   if (checked.deadlock === "reject" && can.waiters !== true) throw declined(name, can, "waiters", "");
+  return lingerable(checked, { name, can });
+}
+
+/** The same for those who never wait, and so are in no deadlock. */
+export function lingerable(checked: CheckedOptions, { name, can = {} }: Pick<Backend, "name" | "can">): CheckedOptions {
+  if (checked.lingerMs > 0 && can.linger !== true) throw declined(name, can, "linger", "");
   return checked;
 }

@@ -14,6 +14,7 @@ import type { Hold } from "./hold.ts";
 import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
 import { type AcquireEvent, acquireChannel } from "../contract/events.ts";
+import { Lingering } from "./linger.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { Scope } from "./reentry.ts";
@@ -23,8 +24,8 @@ import type { ProfileSlot } from "./profile.ts";
 import type { RenewThread } from "./renew-thread.ts";
 import { type WaitMode, type Queue, Request, type Taken, tooLate } from "./request.ts";
 import { LocalQueue, type QueueParts } from "./local-queue.ts";
+import { Queues } from "./queues.ts";
 
-const IDLE_QUEUES = 256;
 /** Who holds locks and has waited for this long looks whether that is a deadlock. */
 const LOOK_MS = 1000;
 
@@ -39,11 +40,11 @@ export class Engine {
   readonly #closing = new AbortController();
   readonly #ended = new AbortController();
   readonly watchdog: Watchdog;
+  readonly #lingering: Lingering;
   /** By the id of their claim, those past the queues whose grant is not here: they hear the news of it. See by-claim.ts. */
   readonly past: Map<string, (loss?: LossReason) => void> = new Map();
   readonly parts: QueueParts;
-  readonly #queues: Map<string, LocalQueue> = new Map();
-  #queuesMax = IDLE_QUEUES;
+  readonly #queues: Queues;
   readonly #waits: Deadlines<Request>;
   #thread: RenewThread | undefined;
   /** One that holds locks has waited for a second. */
@@ -58,13 +59,16 @@ export class Engine {
     const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended, locks: this };
     this.releases = new Releases(runtime);
     this.watchdog = new Watchdog(runtime);
-    this.parts = { ...runtime, holder, closing, contention, releases: this.releases, watchdog: this.watchdog };
+    this.#lingering = new Lingering(clock);
+    const { releases, watchdog } = this;
+    this.parts = { ...runtime, holder, closing, contention, releases, watchdog, lingering: this.#lingering };
+    this.#queues = new Queues(this.parts);
     this.#waits = new Deadlines<Request>(clock, true, (nowMs) => this.#lookAtWaits(nowMs));
     try {
       backend.listen?.({
         lost: (id, reason) => this.#lost(id, readLoss(reason)),
         doubt: (id) => (id === undefined ? this.#doubtAll() : this.doubtOne(id)),
-        wanted: (id) => this.watchdog.find(id)?.hearFromStore(true),
+        wanted: (id) => this.#wanted(id),
       });
     } catch (error) {
       throw asBackendError(backend.name, "", error);
@@ -129,7 +133,7 @@ export class Engine {
 
   /** The queue in front of a lock. */
   queueFor(name: string): LocalQueue {
-    return this.#queues.get(name) ?? this.#newQueue(name);
+    return this.#queues.get(name) ?? this.#queues.add(name);
   }
 
   /** Takes it after the thread that will renew the lease is there. Who never asks for one does not load it. */
@@ -196,22 +200,9 @@ export class Engine {
     }
   }
 
-  #newQueue(name: string): LocalQueue {
-    if (this.#queues.size >= this.#queuesMax) this.#clearIdle();
-    const queue = new LocalQueue(name, this.parts);
-    this.#queues.set(name, queue);
-    return queue;
-  }
-
-  /** Idle queues stay for a while, because a lock is mostly wanted again; never more than those in use, or a few. */
-  #clearIdle(): void {
-    for (const [name, queue] of this.#queues) if (queue.idle) this.#queues.delete(name);
-    this.#queuesMax = Math.max(IDLE_QUEUES, 2 * this.#queues.size);
-  }
-
   /** The queues of this process in front of the locks that are meant, as far as anything is in them. */
   queues(isMeant: (name: string) => boolean): readonly LocalQueue[] {
-    return [...this.#queues.values()].filter((queue) => !queue.idle && isMeant(queue.name));
+    return this.#queues.used(isMeant);
   }
 
   queueOf(name: string): LocalQueue | undefined {
@@ -244,12 +235,12 @@ export class Engine {
   shut(): void {
     this.#closing.abort();
     for (const request of this.#waits.all()) this.giveUp(request, new LockClosedError(request.queue.name));
-    for (const queue of this.#queues.values()) queue.stopAll();
+    for (const queue of this.#queues.all()) queue.stopAll();
   }
 
   /** Begins to release every hold, used or not, lost or not. */
   releaseAll(): void {
-    for (const queue of this.#queues.values()) queue.endAll({ kind: "closed" });
+    for (const queue of this.#queues.all()) queue.endAll({ kind: "closed" });
     this.releases.freeAllLost();
   }
 
@@ -258,7 +249,14 @@ export class Engine {
     this.#ended.abort();
     this.#waits.stop();
     this.releases.stop();
+    this.#lingering.stop();
     await this.watchdog.stop();
+  }
+
+  #wanted(claimId: string): void {
+    const hold = this.watchdog.find(claimId);
+    if (hold === undefined) for (const queue of this.#queues.all()) queue.hearWanted(claimId);
+    else hold.hearNews(this.clock.now());
   }
 
   #lost(claimId: string, loss: LossReason): void {
@@ -269,6 +267,7 @@ export class Engine {
 
   /** What is not renewed is looked at, too: news of it may have been missed. */
   #doubtAll(): void {
+    for (const hold of this.watchdog.all) hold.hearDoubt(this.clock.now());
     this.watchdog.doubt();
     this.#lookAt(this.watchdog.all.filter(({ options }) => options.renew === false));
   }
@@ -277,7 +276,7 @@ export class Engine {
     const hold = this.watchdog.find(claimId);
     if (hold === undefined) this.#distrust(claimId);
     else if (hold.options.renew === false) this.#lookAt([hold]);
-    else this.watchdog.confirm(hold, true);
+    else this.watchdog.confirm(hold.hearDoubt(this.clock.now()), true);
   }
 
   /** Where the store does not answer, its ttl ends it. */
@@ -289,7 +288,7 @@ export class Engine {
   /** News of a claim that has overtaken the answer to it. */
   #distrust(claimId: string, loss?: LossReason): void {
     this.past.get(claimId)?.(loss);
-    for (const queue of this.#queues.values()) if (queue.distrust(claimId)) return;
+    for (const queue of this.#queues.all()) if (queue.distrust(claimId)) return;
   }
 
   /** The store has ended a lease by force. One of ours is over now, whether or not the backend has news for us. */

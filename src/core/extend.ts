@@ -61,7 +61,7 @@ export async function extend(
         hold.shown(before);
         hold.retime(claim, ttlMs ?? hold.claim.ttlMs, fromMs, sent);
         watchdog.keepAnew(hold);
-        hold.hearFromStore(read !== fromMs);
+        hold.hearAnswer(read !== fromMs, sent.atMs);
         // After a sleep on the way, only another answer says that it is held.
         if (!hold.inDoubt(clock.now())) {
           lease.assertHeld();

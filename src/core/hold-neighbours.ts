@@ -1,4 +1,5 @@
 /** What a hold knows of those around it: the queue that it belongs to, the leases that use it, the group that it is renewed with. */
+import type { Deadline } from "../contract/deadlines.ts";
 import type { LocalFacts } from "../contract/backend.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type { ReleaseResult } from "./api.ts";
@@ -10,6 +11,8 @@ export interface HoldFront<Hold> {
    * released; the answer says what becomes of it.
    */
   readonly over: (hold: Hold, loss?: LossReason) => ReleaseResult | Promise<ReleaseResult>;
+  /** It lingers, and goes back to the store now. */
+  readonly letGo: (hold: Hold) => void;
   /** What it shows in the store of those who wait behind it here. `undefined`: none does. */
   readonly behind: () => LocalFacts | undefined;
   /** A request of this process waits. */
@@ -28,6 +31,13 @@ export interface HoldUser {
   tellWanted(): void;
   /** Asks its work to stop, while it is held. */
   stop(reason: Error): void;
+}
+
+/** A hold's place among those that linger: see linger.ts. */
+export interface Idle<Hold> extends Deadline {
+  readonly hold: Hold;
+  /** It lingers until then. `undefined`: it is in use, or over. */
+  untilMs: number | undefined;
 }
 
 /** Renewals in a row that were neither a yes nor a no. */

@@ -12,11 +12,12 @@ import type { AwakePeriod, SentAt, SleepDetector } from "../contract/clock.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { Grant } from "./grant.ts";
-import type { HoldFront, HoldGroup, HoldUser, Trouble } from "./hold-neighbours.ts";
+import type { HoldFront, HoldGroup, HoldUser, Idle, Trouble } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
+import { Newsworthy } from "./news.ts";
 import { isSame, withUsers } from "./shown.ts";
 
-export class Hold implements Deadline {
+export class Hold extends Newsworthy implements Deadline {
   claim: Claim;
   readonly options: CheckedOptions;
   readonly firstFence: bigint;
@@ -36,6 +37,10 @@ export class Hold implements Deadline {
   meta: Meta;
   /** What the store is to keep with its release. */
   outcome: Outcome | undefined;
+  /** The store says when it is wanted, and there is a fence for who has it next. */
+  readonly #mayLinger: boolean;
+  /** The note of linger.ts. */
+  idle: Idle<Hold> | undefined;
 
   // The watchdog's own notes: where it is among the holds, and what became of its last renewals.
   group: HoldGroup<Hold> | undefined;
@@ -50,8 +55,6 @@ export class Hold implements Deadline {
   readonly #sleep: SleepDetector;
   readonly #echoes: boolean;
   #state: "held" | "ending" | "lost" = "held";
-  /** By the store's last word, a claim queues for it. */
-  #wanted: boolean;
   /** A lease of it wants to know when it is wanted. */
   #tellsWanted = false;
   #fromMs: number;
@@ -59,18 +62,18 @@ export class Hold implements Deadline {
   /** When the question left that last confirmed it. */
   #period: AwakePeriod;
   #thread: (() => number) | undefined;
-  #onChange: Set<() => void> | undefined;
 
   constructor(front: HoldFront<Hold>, sleep: SleepDetector, claim: Claim, options: CheckedOptions, grant: Grant) {
     const { granted, sent, heardAtMs, trustedUntilMs, echoes } = grant;
+    super(granted.wanted === true);
     this.#front = front;
     this.#sleep = sleep;
     this.claim = claim;
     this.meta = claim.meta;
-    this.#wanted = granted.wanted === true;
     this.options = options;
     this.firstFence = granted.fence;
     this.run = granted.run;
+    this.#mayLinger = granted.mayLinger === true && granted.run > 1;
     this.longestTtlMs = this.ttlMs = granted.ttlMs ?? claim.ttlMs;
     this.#fromMs = granted.fromMs ?? sent.atMs;
     this.#untilMs = trustedUntilMs;
@@ -90,8 +93,22 @@ export class Hold implements Deadline {
     this.#state = how;
     // Nothing is kept of a lease that is lost, though the store may have it yet.
     if (how === "lost") this.outcome = undefined;
-    this.#tell();
+    this.tell();
     return true;
+  }
+
+  /** It is kept when no lease uses it. */
+  get lingers(): boolean {
+    return this.#mayLinger && this.claim.lingerMs !== undefined;
+  }
+
+  get isIdle(): boolean {
+    return this.idle?.untilMs !== undefined;
+  }
+
+  /** Where it lingers, it goes back to the store now. */
+  letGo(): void {
+    if (this.isIdle && this.#state === "held") this.#front.letGo(this);
   }
 
   /** It cannot be trusted any more. Its leases learn of it; the queue goes on without it. */
@@ -101,6 +118,7 @@ export class Hold implements Deadline {
 
   /** One more uses it. The fence for that lease: shared leases have one in common. */
   lend(lease: HoldUser): bigint {
+    if (this.idle !== undefined) this.idle.untilMs = undefined;
     // push() makes room for sixteen more in an empty list.
     if (this.leases.length === 0) this.leases = [lease];
     else this.leases.push(lease);
@@ -118,7 +136,7 @@ export class Hold implements Deadline {
   takeBack(lease: HoldUser): ReleaseResult | Promise<ReleaseResult> | undefined {
     remove(this.leases, lease);
     if (this.leases.length === 0) return this.#front.over(this);
-    this.#tell();
+    this.tell();
     return undefined;
   }
 
@@ -127,14 +145,8 @@ export class Hold implements Deadline {
     const wanted = new AbortController();
     if (!this.#tellsWanted) backend.expectWanted?.(this.claim);
     this.#tellsWanted = true;
-    if (this.#wanted || this.#front.isAwaited()) wanted.abort();
+    if (this.isWanted || this.#front.isAwaited()) wanted.abort();
     return wanted;
-  }
-
-  /** Whether a claim queues for it, by the store's word. */
-  hearFromStore(isWanted: boolean): void {
-    this.#wanted = isWanted;
-    if (isWanted) this.hearWanted();
   }
 
   /** A claim, or a request of this process, queues for it. In a turn of its own: listeners may do anything. */
@@ -231,7 +243,7 @@ export class Hold implements Deadline {
     this.#trustFrom(fromMs);
     // An older proof, sent before this renewal was asked for, says nothing about a sleep in between.
     if (fromMs >= sent.atMs && fromMs === this.#fromMs) this.#period = sent.period;
-    this.#tell();
+    this.tell();
   }
 
   /** The store is asked to renew it for this ttl: from here on it may keep it for so long, whatever becomes of the answer. */
@@ -262,28 +274,7 @@ export class Hold implements Deadline {
       this.ttlMs = ttlMs;
       this.claim = { ...this.claim, ttlMs };
     }
-    this.#tell();
-  }
-
-  /** Resolves when it is confirmed, has one user less, or has ended. */
-  changed(): Promise<void> {
-    return new Promise((resolve) => {
-      const stop = this.onChange(() => {
-        stop();
-        resolve();
-      });
-    });
-  }
-
-  /** As {@link changed}, each time, until what this returns is called. */
-  onChange(listener: () => void): () => void {
-    const listeners = (this.#onChange ??= new Set());
-    listeners.add(listener);
-    return () => void listeners.delete(listener);
-  }
-
-  #tell(): void {
-    if (this.#onChange !== undefined) for (const listener of this.#onChange) listener();
+    this.tell();
   }
 
   /** Calls `read`, which may ask whether it is in doubt, without leaving a trace. */

@@ -1,4 +1,5 @@
 /** Which hold may go to which request in memory, and for how many requests claims may be at the store. */
+import type { Backend } from "../contract/backend.ts";
 import type { Hold } from "./hold.ts";
 import type { Request, RequestList } from "./request.ts";
 
@@ -12,7 +13,27 @@ export function mayLend(hold: Hold, request: Request, nowMs: number): boolean {
   // It was extended for another ttl than the request asks for, or may have been.
   if (hold.claim.ttlMs !== options.ttlMs || hold.isShortened) return false;
   if (options.mode === "exclusive" && (hold.lent >= hold.run || hold.leases.length > 0)) return false;
-  return nowMs - hold.grantedAtMs < TURN_MS && hold.isSure(nowMs);
+  const isTurn = nowMs - hold.grantedAtMs < TURN_MS && !hold.isIdle;
+  return (isTurn || mayStay(hold, nowMs)) && hold.isSure(nowMs);
+}
+
+/** The store says when others want it, and has said nothing; and the next lease has it for long enough. */
+function mayStay(hold: Hold, nowMs: number): boolean {
+  if (!hold.lingers || hold.isWanted || !hold.isConfirmed || hold.trouble !== undefined) return false;
+  return hold.remainingMs(nowMs) >= hold.ttlMs / 2;
+}
+
+/** True: the hold is kept though nothing uses it. It may be given to no other any more, but its release and the next claim are one step then. */
+export function mayLinger(hold: Hold, nowMs: number): boolean {
+  if (!hold.lingers || hold.outcome !== undefined || hold.claim.ttlMs !== hold.options.ttlMs || hold.isShortened)
+    return false;
+  return mayStay(hold, nowMs) && hold.isSure(nowMs);
+}
+
+/** True: its release and the next claim may be one step. What is in doubt is asked for first, which a swap cannot do. */
+export function canSwap(hold: Hold, backend: Backend, nowMs: number): boolean {
+  if (backend.swap === undefined || hold.claim.minHoldMs > 0) return false;
+  return hold.outcome === undefined && !hold.inDoubt(nowMs);
 }
 
 /** True: nothing is left of a grant that has come just now. It took too long, or the lock was stolen since, for a hold of this process. */

@@ -10,21 +10,20 @@
  */
 import type { ReleaseResult } from "./api.ts";
 import type { Acquisition } from "./acquisition.ts";
-import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
+import type { Judgement } from "./acquisitions.ts";
 import type { Blockers } from "../contract/answer.ts";
-import { asBackendError, LockClosedError } from "../contract/errors.ts";
+import { asBackendError } from "../contract/errors.ts";
 import type { LocalFacts } from "../contract/claim.ts";
 import type { LossReason } from "../contract/loss.ts";
 import { Hold } from "./hold.ts";
-import { publishLost } from "./hold-events.ts";
 import type { HoldFront } from "./hold-neighbours.ts";
-import { remove } from "./list.ts";
 import { type Done, type Grant, unused } from "./grant.ts";
-import { HeldLease, type LeaseParts } from "./lease.ts";
+import { HeldLease } from "./lease.ts";
+import { type HoldParts, OwnHolds } from "./own-holds.ts";
 import { publish, publishLess } from "./publish.ts";
 import { type Queue, type Request, RequestList } from "./request.ts";
-import { isOver, loseOlder, mayLend, seatsFor } from "./lending.ts";
-import { loseExpired, reportLost } from "./report-lost.ts";
+import { canSwap, isOver, loseOlder, mayLend, mayLinger, seatsFor } from "./lending.ts";
+import { loseExpired } from "./report-lost.ts";
 import { describe, factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 
@@ -32,15 +31,14 @@ import { Tries, type TriesFront } from "./tries.ts";
 const WANTED_SILENCE_MS = 30_000;
 
 /** What a queue uses. All of it lies below. */
-export interface QueueParts extends ClaimParts, LeaseParts {
+export interface QueueParts extends HoldParts {
   /** Aborted: nothing is granted any more. */
   readonly closing: AbortSignal;
 }
 
-export class LocalQueue extends Acquisitions implements Queue, TriesFront {
+export class LocalQueue extends OwnHolds implements Queue, TriesFront {
   readonly #parts: QueueParts;
   readonly #line: RequestList = new RequestList();
-  #holds: Hold[] = []; // An array: it nearly always has at most one element.
   /** Made for the first of them: most locks never see one. */
   #tries: Tries | undefined;
 
@@ -51,12 +49,8 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   /** Nothing is held, sought or waited for. */
   get idle(): boolean {
-    if (this.#line.first !== undefined || this.#holds.length > 0 || this.claims.length > 0) return false;
+    if (this.#line.first !== undefined || this.held.length > 0 || this.claims.length > 0) return false;
     return this.#tries === undefined || this.#tries.idle;
-  }
-
-  get holds(): readonly Hold[] {
-    return this.#holds;
   }
 
   /** Those who wait, in order, and the claims that the first of them have at the store. */
@@ -70,26 +64,31 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   /** Who holds or is next here takes no notice of outcomes: a request behind would not learn of one that is kept. */
   get hidesOutcome(): boolean {
-    return (this.#holds[0] ?? this.#line.first)?.options.wantsOutcome === false;
+    return (this.held[0] ?? this.#line.first)?.options.wantsOutcome === false;
   }
 
   /** The request is settled later: with a lease, with `null` for a try, or with an error. */
   enter(request: Request): void {
-    if (this.#holds.length > 0) loseExpired(this.#holds, this.#parts.clock.now());
+    if (this.held.length > 0) loseExpired(this.held, this.#parts.clock.now());
     // The listeners of a loss may have aborted or closed anything.
     if (request.settled) return;
     if (!request.waits) return (this.#tries ??= new Tries(this.name, this.#parts, this)).enter(request);
     this.#line.push(request);
     this.serve();
     // Who is in its way may be done early; where several may hold, the oldest is asked.
-    const inTheWay = request.inLine ? this.#holds.slice(0, request.options.limit > 1 ? 1 : Infinity) : [];
+    const inTheWay = request.inLine ? this.held.slice(0, request.options.limit > 1 ? 1 : Infinity) : [];
     for (const hold of inTheWay) hold.hearWanted();
     const isBehind = inTheWay.length > 0 || (request.inLine && this.#line.first !== request);
     if (request.event !== undefined && isBehind) request.noteContended(this.blockers());
   }
 
+  override hearWanted(claimId: string): void {
+    super.hearWanted(claimId);
+    this.#tries?.hearWanted(claimId);
+  }
+
   publish(onlyLess = false): void {
-    publish(this.claims, this.#holds, this.#parts.watchdog, onlyLess);
+    publish(this.claims, this.held, this.#parts.watchdog, onlyLess);
   }
 
   leave(request: Request): void {
@@ -101,7 +100,7 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
 
   blockers(): Blockers {
     const nowMs = this.#parts.clock.now();
-    return this.refusedBy(nowMs) ?? { heldBy: this.#holds.map((hold) => describe(hold, nowMs)) };
+    return this.refusedBy(nowMs) ?? { heldBy: this.held.map((hold) => describe(hold, nowMs)) };
   }
 
   trouble(waits: boolean): unknown {
@@ -129,61 +128,32 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     return found;
   }
 
-  /** Asks all work under this lock to stop. Its leases are held while it winds down. */
-  stopAll(): void {
-    const leases = this.#holds.flatMap((hold) => hold.leases);
-    for (const lease of leases) lease.stop(LockClosedError.whileHeld(this.name));
-  }
-
-  /** Begins to release every hold, used or not. */
-  endAll(loss: LossReason): void {
-    for (const hold of this.#holds.slice()) {
-      if (!hold.end("ending")) continue;
-      this.#drop(hold);
-      hold.released = this.#parts.releases.release(hold);
-      hold.released.catch(() => {});
-      reportLost(hold.leases, loss);
-    }
-  }
-
   /** A hold is over: it was lost, or is no longer used. */
   readonly #over = (hold: Hold, lost?: LossReason): ReleaseResult | Promise<ReleaseResult> => {
-    if (lost !== undefined) return this.#lose(hold, lost);
+    if (lost !== undefined) return this.lose(hold, lost);
     if (hold.state === "lost") return this.#parts.releases.freeLost(hold);
     if (hold.state === "ending") return "lost";
     const next = this.#line.first;
-    if (next !== undefined && !this.#closed && mayLend(hold, next, this.#parts.clock.now())) {
+    const nowMs = this.#parts.clock.now();
+    if (next !== undefined && !this.#closed && mayLend(hold, next, nowMs)) {
       this.lend(hold, next);
       // Its own question may be out: the answer is not needed now.
       if (this.claims.length > 0) this.serve();
       return "released";
     }
-    return this.#passOn(hold);
+    const isAlone = next === undefined && this.claims.length === 0 && this.#tries?.idle !== false;
+    if (!isAlone || this.#closed || !mayLinger(hold, nowMs)) return this.#passOn(hold);
+    this.#parts.lingering.begin(hold, nowMs);
+    return "released";
   };
 
   /** What comes up from a hold, and what it shows of those who wait behind it. With a claim of theirs at the store, that shows them. */
   readonly #front: HoldFront<Hold> = {
     over: this.#over,
+    letGo: (hold) => void this.#passOn(hold).catch(() => {}),
     behind: () => (this.claims.length > 0 ? undefined : factsOf(this.#line, 0, this.#parts.locks)),
     isAwaited: () => this.#line.first !== undefined,
   };
-
-  /** Its leases learn of it; the line goes on without it. */
-  #lose(hold: Hold, loss: LossReason): "lost" {
-    if (!hold.end("lost")) return "lost";
-    this.#drop(hold);
-    this.#parts.releases.keepLost(hold);
-    reportLost(hold.leases, loss);
-    publishLost(this.#parts.backend.name, this.name, hold.firstFence, loss);
-    this.serve();
-    return "lost";
-  }
-
-  /** From here on nothing renews it or finds it. */
-  #drop(hold: Hold): void {
-    remove(this.#holds, hold);
-    this.#parts.watchdog.drop(hold);
-  }
 
   /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
   serve(): void {
@@ -196,10 +166,12 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     if (this.claims.length > 0) this.callOffSpare(this.#line);
     const head = this.#line.first;
     if (head !== undefined) {
+      // What lingers is of no use to it. All is looked at again when that has gone out.
+      if (this.held.length > 0 && this.held.some((hold) => hold.isIdle)) return this.letGo();
       // A try's question may be lost. Nothing else would look then.
       if (this.isHeldUp) head.wakeSoon(this.#parts.clock.now());
       else if (this.#tries?.isAheadOf(head) !== true) {
-        const seats = seatsFor(head, this.#line, this.#holds);
+        const seats = seatsFor(head, this.#line, this.held);
         for (let spare = seats - this.claims.length; spare > 0; spare--) this.seek(head);
       }
     }
@@ -212,8 +184,10 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   }
 
   joinable(request: Request): Hold | undefined {
-    if (request.options.mode !== "shared") return undefined;
-    return this.#holds.find((hold) => mayLend(hold, request, this.#parts.clock.now()));
+    if (this.held.length === 0) return undefined;
+    const isShared = request.options.mode === "shared";
+    const nowMs = this.#parts.clock.now();
+    return this.held.find((hold) => (isShared || hold.isIdle) && mayLend(hold, request, nowMs));
   }
 
   lend(hold: Hold, request: Request): void {
@@ -235,16 +209,18 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
     const { claim, questions } = acquisition;
     const hold = new Hold(this.#front, this.#parts.sleep, claim, acquisition.request.options, grant);
     // A grant of which nothing is left, or that no request waits for now, goes straight back.
-    if (isOver(hold, this.#holds) || request === undefined || this.#closed) {
+    if (isOver(hold, this.held) || request === undefined || this.#closed) {
       hold.claim = unused(claim);
       this.#passOn(hold).catch(() => {});
       return false;
     }
-    this.#holds = this.#holds.length === 0 ? [hold] : [...this.#holds, hold];
+    this.held = this.held.length === 0 ? [hold] : [...this.held, hold];
     this.#parts.watchdog.keep(hold, hold.trustedUntilMs);
+    if (hold.lingers) this.#parts.backend.expectWanted?.(claim);
+    if (acquisition.isWanted) hold.hearNews(hold.grantedAtMs);
     request.noteAsked(questions);
     this.lend(hold, request);
-    if (this.#holds.length > 1) loseOlder(hold, this.#holds);
+    if (this.held.length > 1) loseOlder(hold, this.held);
     return true;
   }
 
@@ -280,13 +256,11 @@ export class LocalQueue extends Acquisitions implements Queue, TriesFront {
   /** Ends the hold in the store; where a request waits here, the next claim goes out in the same step. */
   #passOn(hold: Hold): Promise<ReleaseResult> {
     hold.end("ending");
-    this.#drop(hold);
+    this.drop(hold);
     const { backend, releases, clock, sleep } = this.#parts;
     const head = this.#closed ? undefined : this.#line.first;
-    // What is in doubt is asked for first, which a swap cannot do.
-    const isPlain = hold.claim.minHoldMs === 0 && hold.outcome === undefined;
-    const canSwap = backend.swap !== undefined && isPlain && !hold.inDoubt(clock.now());
-    if (!canSwap || head === undefined || seatsFor(head, this.#line, this.#holds) <= this.claims.length) {
+    const isSwapped = head !== undefined && canSwap(hold, backend, clock.now());
+    if (!isSwapped || seatsFor(head, this.#line, this.held) <= this.claims.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
       hold.released = releases.release(hold);
       this.serve();

@@ -30,12 +30,13 @@ import { elect } from "./election.ts";
 import { isA, type LockLostError, LockTimeoutError } from "../contract/errors.ts";
 import { forceReleaseChannel } from "../contract/events.ts";
 import { isHeard } from "./hold-events.ts";
+import { withoutLinger } from "./linger-option.ts";
 import type { MultiLease } from "./multi-lease.ts";
 import type { HeldLease } from "./lease.ts";
 import { acquireAll } from "./acquire-all.ts";
 import { askStore } from "./ask-store.ts";
 import { insides } from "./inside.ts";
-import { checkBackend, checkCreateOptions, checkWho, possible } from "./create-options.ts";
+import { checkBackend, checkCreateOptions, checkWho, lingerable, possible } from "./create-options.ts";
 import { Scope } from "./reentry.ts";
 import {
   answerMs,
@@ -51,6 +52,7 @@ import {
 } from "./options.ts";
 import type { Request, WaitMode } from "./request.ts";
 import { announced, partsOf, takeTraced } from "./traced.ts";
+import { optionsAndWork } from "./work-arguments.ts";
 
 type Taken = HeldLease | MultiLease;
 
@@ -94,7 +96,7 @@ class BackendLocks implements Locks {
 
   async tryRun<T>(name: LockNames, optionsOrWork: TryOptions | Work<T>, maybeWork?: Work<T>): Promise<TryRunResult<T>> {
     const [options, work] = optionsAndWork("tryRun", optionsOrWork, maybeWork);
-    const checked = checkTryOptions("tryRun", options, this.#usual, this.#defaults);
+    const checked = this.#tried("tryRun", options);
     const names = toNames(name);
     const call: Call = { name: String(names) };
     this.#running.calls.add(call);
@@ -126,14 +128,15 @@ class BackendLocks implements Locks {
   }
 
   tryAcquire<N extends LockNames>(name: N, options?: TryOptions): Promise<LeaseOf<N> | null> {
-    return this.#begin(name, () => checkTryOptions("tryAcquire", options, this.#usual, this.#defaults), "try");
+    return this.#begin(name, () => this.#tried("tryAcquire", options), "try");
   }
 
   async elect(name: string, optionsOrWork: ElectOptions | Work<unknown>, maybeWork?: Work<unknown>): Promise<void> {
     checkName(name);
     const [options, work] = optionsAndWork("elect", optionsOrWork, maybeWork);
     // A candidate waits for ever, and may: it is no victim.
-    const checked: CheckedOptions = { ...this.#checked(options), waitMs: Infinity, deadlock: "report" };
+    const usual = withoutLinger("elect", options, () => this.#checked(options));
+    const checked: CheckedOptions = { ...usual, waitMs: Infinity, deadlock: "report" };
     const call: Call = { name };
     this.#running.calls.add(call);
     try {
@@ -212,6 +215,10 @@ class BackendLocks implements Locks {
     return onlyWaitOf(options, this.#usual) ?? possible(checkOptions(options, this.#defaults), this.#engine.backend);
   }
 
+  #tried(verb: "tryAcquire" | "tryRun", options: TryOptions | undefined): CheckedOptions {
+    return lingerable(checkTryOptions(verb, options, this.#usual, this.#defaults), this.#engine.backend);
+  }
+
   /** The hot path: no async function here, because each costs a promise and a turn of the microtask queue. */
   #begin<L>(name: LockNames, toSpecNow: () => CheckedOptions, waitMode: WaitMode | undefined): Promise<L | null> {
     try {
@@ -269,22 +276,6 @@ class BackendLocks implements Locks {
     this.#running.end(call);
     return finishing;
   }
-}
-
-/** The last two arguments of run() and its like: options may be left out. */
-function optionsAndWork<O extends object, T>(
-  verb: string,
-  optionsOrWork: O | Work<T>,
-  maybeWork: Work<T> | undefined,
-): readonly [O | undefined, Work<T>] {
-  const isAlone = typeof optionsOrWork === "function";
-  // The order of 0.1's elect(): its options would be lost without a word.
-  if (isAlone && maybeWork !== undefined) {
-    throw new ArgumentError(`Expected \`${verb}\` to get its options before the function`);
-  }
-  const [options, work] = isAlone ? [undefined, optionsOrWork] : [optionsOrWork, maybeWork];
-  if (typeof work === "function") return [options, work];
-  throw new ArgumentError(`Expected \`${verb}\` to get a function as its last argument`);
 }
 
 /** What tryRun() comes to where the lock was not free. Another error is thrown on, as is the reason of its signal, whatever that is. */

@@ -16,6 +16,7 @@ import { attachLoss, type Call } from "./close.ts";
 import type { Engine } from "./engine.ts";
 import type { Inside } from "./inside.ts";
 import { HeldLease } from "./lease.ts";
+import { withoutLinger } from "./linger-option.ts";
 import { answerMs, type CheckedOptions, checkName, checkObject, toQuerySpec } from "./options.ts";
 import { decodeOutcome, encodeFailure, encodeValue, JSON_CODEC } from "./outcome-text.ts";
 import { Scope } from "./reentry.ts";
@@ -34,7 +35,7 @@ export async function once<T>(
   checkCodec(codec);
   const keepMs = toKeepMs(keep, "keep");
   const keepFailureMs = keepFailure === undefined ? undefined : toKeepMs(keepFailure, "keepFailure");
-  const usual = checked(rest);
+  const usual = withoutLinger("once", rest, () => checked(rest));
   if (usual.mode === "shared" || usual.limit !== 1) {
     throw new ArgumentError('Expected neither `limit` nor `mode: "shared"` for once(): one caller does the work');
   }

@@ -4,6 +4,7 @@ import type { AcquireOptions, LocksOptions, QueryOptions, TryOptions } from "./a
 import type { Claim, Meta, Mode } from "../contract/backend.ts";
 import { type Duration, MAX_TTL_MS, toMs } from "../contract/duration.ts";
 import { META_BYTES_MAX, REASON_MAX } from "../contract/foreign.ts";
+import { toLingerMs } from "./linger-option.ts";
 import type { HeldScope } from "./shown.ts";
 
 export interface CheckedOptions {
@@ -18,6 +19,8 @@ export interface CheckedOptions {
   readonly renew: boolean | "thread";
   readonly meta: Meta;
   readonly signal: AbortSignal | undefined;
+  /** For how long a hold that no request wants is kept. 0: it goes back at once. */
+  readonly lingerMs: number;
   /** Claims with equal share keys may use one lease of the store after each other. */
   readonly shareKey: string;
   /** False: the lease is one holder's own and always goes back to the store. */
@@ -50,6 +53,7 @@ export const OPTIONS: ReadonlySet<string> = new Set([
   "maxHold",
   "minHold",
   "lockDelay",
+  "linger",
   "meta",
   "deadlock",
 ]);
@@ -104,19 +108,16 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
   const minHoldMs = optional(options.minHold ?? defaults.minHold, "minHold", 0);
   const maxHoldMs = optional(options.maxHold ?? defaults.maxHold, "maxHold", Infinity);
   if (minHoldMs > maxHoldMs) throw new ArgumentError("Expected `minHold` to be at most `maxHold`");
+  const terms = { mode, limit, ttlMs, lockDelayMs, minHoldMs, maxHoldMs, renew } as const;
+  const lingerMs = toLingerMs(options, defaults, terms);
   const meta = toMeta(options.meta, defaults.meta);
   return {
-    mode,
-    limit,
-    ttlMs,
+    ...terms,
     waitMs: toWaitMs(options.wait ?? defaults.wait ?? DEFAULTS.wait),
-    lockDelayMs,
-    minHoldMs,
-    maxHoldMs,
-    renew,
     meta,
     signal,
-    shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew}`,
+    lingerMs,
+    shareKey: `${mode} ${limit} ${ttlMs} ${lockDelayMs} ${minHoldMs} ${maxHoldMs} ${renew} ${lingerMs}`,
     reusable: renew !== false && minHoldMs === 0 && maxHoldMs === Infinity,
     deadlock,
     wantsOutcome: false,
@@ -179,6 +180,7 @@ export function toClaim(id: string, name: string, holder: string, checked: Check
     minHoldMs: checked.minHoldMs,
     holder,
     meta: checked.meta,
+    lingerMs: checked.lingerMs || undefined,
     queues,
     renewed: checked.renew === true && checked.maxHoldMs === Infinity,
     wantsOutcome: checked.wantsOutcome,

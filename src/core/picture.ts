@@ -64,7 +64,7 @@ function draw(
   return {
     held: held.map((holding) => {
       const hold = own.get(holding.name)?.holds.find(({ firstFence }) => firstFence === holding.fence);
-      return shownHolding(holding, wallMs, hold?.leases.length, before);
+      return shownHolding(holding, wallMs, hold?.leases.length, before, hold?.isIdle === true);
     }),
     pending: waiting.map(({ entry, waiters }) => {
       const { local: _, order: _order, ...rest } = entry;
@@ -80,14 +80,16 @@ function shownHolding(
   wallMs: number,
   users: number | undefined,
   before: Ids,
+  lingering: boolean,
 ): LockHolder {
   const processHolders = users ?? count(local?.users);
   const processWaiters = users !== undefined || before.has(holding.id) ? 0 : count(local?.waiters);
   return jsonSafe({
     ...holding,
     sinceMs: wallMs - holding.heldMs,
-    processHolders: Math.max(1, processHolders),
+    processHolders: lingering ? 0 : Math.max(1, processHolders),
     processWaiters,
+    ...(lingering && { lingering }),
   });
 }
 

@@ -275,9 +275,9 @@ export class Releases {
     this.#waiting.clear(pending);
     pending.resolve(result);
     this.#lookIfIdle();
-    const { lent, state, claim, firstFence } = pending.hold;
-    // One that was lost before has been reported, and one that was lent to no lease is no loss.
-    if (result === "lost" && state === "ending" && lent > 0)
+    const { lent, state, claim, firstFence, isIdle } = pending.hold;
+    // One that was lost before has been reported, and one that was lent to no lease, or to none any more, is no loss.
+    if (result === "lost" && state === "ending" && lent > 0 && !isIdle)
       publishLost(this.#backend.name, claim.name, firstFence, { kind: "gone" });
   }
 

@@ -37,9 +37,11 @@ export interface TriesFront {
   /** The first of those who wait is asked for as soon as the tries' questions have come back. */
   readonly isHeldUp: boolean;
   blockers(): Blockers;
-  /** A shared hold that the request may use together with others. */
+  /** A shared hold that the request may use together with others, or one that nothing uses. */
   joinable(request: Request): Hold | undefined;
   lend(hold: Hold, request: Request): void;
+  /** A hold that lingers goes back to the store. */
+  letGo(): void;
   /** A hold begins, and the request has it first. `false`: it was over before it began. */
   begin(acquisition: Acquisition<Request>, request: Request, grant: Grant): boolean;
   /** Something has changed: all are looked at again, those who wait first. */
@@ -67,7 +69,7 @@ export class Tries extends Acquisitions {
 
   /** Whether those who wait let a question come back first: its answer may be what they wait for. Not where there is room for several. */
   isAheadOf({ options: { limit } }: Request): boolean {
-    return limit === 1 && this.claims.some((acquisition) => !this.isSilent(acquisition));
+    return limit === 1 && this.claims.some((one) => !one.isComingBack && !this.isSilent(one));
   }
 
   enter(request: Request): void {
@@ -94,6 +96,8 @@ export class Tries extends Acquisitions {
     ) {
       if (this.#settle(request)) continue;
       if (!this.#mayAsk(request)) return;
+      this.#front.letGo();
+      if (!request.inLine) continue;
       const upTo = this.#entered;
       this.#line.remove(request);
       this.seek(request).upTo = upTo;
@@ -207,6 +211,8 @@ export class Tries extends Acquisitions {
 function isBusyFor({ options: { mode, limit } }: Request, holds: readonly Hold[], nowMs: number): boolean {
   let taken = 0;
   for (const hold of holds) {
+    // What no lease uses goes back for the request.
+    if (hold.isIdle) continue;
     if ((mode === "exclusive" || hold.claim.mode === "exclusive") && hold.isSure(nowMs)) taken++;
   }
   return taken >= limit;

@@ -249,7 +249,7 @@ export class Watchdog {
         hold.confirm(claims[index]!, said, sent);
         if (hold.isShortened) this.#noteEnd(hold);
         if (claims[index]!.changed === true) hold.shown(claims[index]!);
-        hold.hearFromStore(read !== said);
+        hold.hearAnswer(read !== said, sent.atMs);
       } else if (said === undefined) unknown.push(troubled(hold, failed ?? readCause(answers, index)));
       else ended.push({ hold, loss: said.gone });
     }

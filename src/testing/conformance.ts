@@ -6,6 +6,7 @@
 import { claimPromises } from "./promises/claims.ts";
 import { fencePromises } from "./promises/fences.ts";
 import { inspectPromises } from "./promises/inspect.ts";
+import { lingerPromises } from "./promises/linger.ts";
 import { locksPromises } from "./promises/locks.ts";
 import { modePromises } from "./promises/modes.ts";
 import { namePromises } from "./promises/names.ts";
@@ -28,6 +29,7 @@ export const conformance: readonly ConformancePromise[] = [
   ...sightPromises,
   ...inspectPromises,
   ...wantedPromises,
+  ...lingerPromises,
   ...outcomePromises,
   ...stealPromises,
   ...namePromises,

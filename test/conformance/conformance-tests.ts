@@ -13,7 +13,7 @@ import {
 } from "../../src/testing/index.ts";
 import { atLast, countTimers, Leftovers } from "../../src/testing/leftovers.ts";
 
-const ABILITIES: readonly (keyof Abilities)[] = ["outcomes", "wanted", "otherTtl", "steal", "waiters"];
+const ABILITIES: readonly (keyof Abilities)[] = ["outcomes", "wanted", "otherTtl", "steal", "waiters", "linger"];
 
 /** What must happen at last happens in milliseconds; a machine that is busy with other things may need this long. */
 const PATIENCE_MS = 60_000;

@@ -40,5 +40,5 @@ conformanceTests({
     await observer?.close();
     await lab?.stop();
   },
-  cannot: ["otherTtl", "steal"],
+  cannot: ["otherTtl", "steal", "linger"],
 });

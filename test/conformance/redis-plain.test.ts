@@ -39,7 +39,7 @@ function plainTests<Lab extends { stop(): Promise<void> }>(
       await Promise.all(opened.map((one) => one.close()));
       await running?.stop();
     },
-    cannot: ["outcomes", "wanted", "steal", "waiters"],
+    cannot: ["outcomes", "wanted", "steal", "waiters", "linger"],
     declined: {
       "removes a waiting claim on release": QUEUE,
       "grants waiting claims in the order in which they came, even when no message arrives": QUEUE,

@@ -77,7 +77,7 @@ function redissonTests<Lab extends { stop(): Promise<void> }>(
       await Promise.all(opened.map((one) => one.close()));
       await running?.stop();
     },
-    cannot: ["outcomes", "wanted", "steal", "waiters"],
+    cannot: ["outcomes", "wanted", "steal", "waiters", "linger"],
     declined: {
       ...(kind === "read-write" ? DECLINED : DECLINED_ALONE),
       ...(topology === "Cluster" && DECLINED_IN_A_CLUSTER),

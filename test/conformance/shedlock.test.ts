@@ -27,7 +27,7 @@ conformanceTests({
   stop: async () => {
     for (const stop of stops.toReversed()) await stop();
   },
-  cannot: ["outcomes", "wanted", "steal", "waiters"],
+  cannot: ["outcomes", "wanted", "steal", "waiters", "linger"],
   declined: {
     "removes a waiting claim on release": QUEUE,
     "grants waiting claims in the order in which they came, even when no message arrives": QUEUE,

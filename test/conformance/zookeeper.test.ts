@@ -25,7 +25,7 @@ conformanceTests({
     await observer?.close();
     await lab?.stop();
   },
-  cannot: ["outcomes", "otherTtl", "steal"],
+  cannot: ["outcomes", "otherTtl", "steal", "linger"],
   declined: {
     "says of a lock that is only kept for its lockDelay that no claim holds it":
       "the ensemble counts the time of a session, not of a lease: a node looks the same while it is held and during its lockDelay",

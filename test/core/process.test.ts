@@ -22,6 +22,17 @@ test("a waiting acquire does keep it alive, until its answer", async () => {
   expect(await script(body)).toBe("ERR_LOCK_TIMEOUT");
 });
 
+test("a hold that lingers keeps it alive until it is given back, and close() gives it back at once", async () => {
+  const backend = `const backend = memory(); const release = backend.release.bind(backend);
+    backend.release = (claim) => { console.log("given back"); return release(claim); };`;
+  const cycle = `await (await locks.acquire("a")).release(); console.log("released");`;
+  const waits = `${backend} const locks = createLocks(backend, { linger: 200 }); ${cycle}`;
+  expect(await script(waits)).toBe("released\ngiven back");
+  // Longer than the test may take.
+  const closes = `${backend} const locks = createLocks(backend, { ttl: "10h", linger: "1h" }); ${cycle} await locks.close();`;
+  expect(await script(closes)).toBe("released\ngiven back");
+});
+
 test("a store that cannot be asked is reported, not waited for in a process that has already gone", async () => {
   const body = `const backend = memory(); backend.attempt = () => Promise.reject(new Error("down"));
     await createLocks(backend).acquire("a", { wait: 200 }).catch((error) => console.log(error.code));`;

@@ -24,7 +24,7 @@ export type Interference = (pass: () => Promise<unknown>, claims: readonly Claim
 
 export class ScriptedBackend implements Backend {
   readonly name = "scripted";
-  readonly can: Abilities = { outcomes: true, wanted: true, otherTtl: true };
+  readonly can: Abilities = { outcomes: true, wanted: true, otherTtl: true, linger: true };
   readonly steps: { readonly step: Step; readonly claims: readonly Claim[] }[] = [];
   readonly interfere: Partial<Record<Step, Interference | undefined>> = {};
   listener: Listener | undefined;

@@ -18,7 +18,9 @@ import { expect, test } from "vitest";
 // 100 more for the doors of the drop-ins (steal, claims of their own): what is behind them is loaded by those who use them.
 // 100 more for what an attack found behind these doors: news that comes before a grant, a thief in the same process, and leases that are not renewed.
 // 100 more for the page that each error and warning names.
-test("the core is at most 23 kB, bundled, minified and compressed", async () => {
+// 1,300 more for `linger`: what is kept and for how long, that a try asks for it once, and which options contradict it.
+// 200 more for what an attack on it found: answers that are older than the news, and doubt.
+test("the core is at most 24.5 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -30,5 +32,5 @@ test("the core is at most 23 kB, bundled, minified and compressed", async () => 
   for (const name of loaded) for (const needed of chunks.get(name)?.imports ?? []) loaded.add(needed);
   const bytes = brotliCompressSync([...loaded].map((name) => chunks.get(name)?.code ?? "").join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(23_000);
+  expect(bytes).toBeLessThanOrEqual(24_500);
 });

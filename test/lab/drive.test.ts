@@ -7,7 +7,7 @@ import { LockBackendError } from "../../src/contract/errors.ts";
 import { castHere } from "../../src/lab/drive/cast.ts";
 import { type Holdfast, loadHoldfast } from "../../src/lab/drive/library.ts";
 import { playRound, type RoundResult } from "../../src/lab/drive/round.ts";
-import { type Possibilities, scheduleOf } from "../../src/lab/drive/schedule.ts";
+import { type Possibilities, scheduleOf, type Take } from "../../src/lab/drive/schedule.ts";
 import type { DrivenStore } from "../../src/lab/drive/store.ts";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { DIST } from "../dist.ts";
@@ -94,6 +94,37 @@ describe("a schedule", () => {
       expect(kinds, kind).toContain(kind);
     const stalled = acts.flatMap((act) => (act.do === "stall" ? [act.which] : []));
     expect(new Set(stalled)).toEqual(new Set(["commands", "messages", "all"]));
+  });
+});
+
+describe("a schedule where holds can linger", () => {
+  const lingers: Possibilities = { ...POSSIBLE, linger: true };
+  const takes = (seed: number, possible: Possibilities): readonly Take[] =>
+    scheduleOf(seed, possible).steps.flatMap(({ act }) => (act.do === "take" ? [act] : []));
+
+  test("is what it was without, and some rounds linger", () => {
+    let lingering = 0;
+    for (let seed = 1; seed <= 60; seed++) {
+      const all = takes(seed, lingers);
+      if (all.some(({ lingerMs }) => lingerMs !== undefined)) lingering++;
+      // toEqual() takes what is undefined for absent.
+      expect(all.map((take) => ({ ...take, lingerMs: undefined }))).toEqual(takes(seed, POSSIBLE));
+    }
+    expect(lingering).toBeGreaterThan(15);
+    expect(lingering).toBeLessThan(45);
+  });
+
+  test("asks for nothing that its arguments refuse", async () => {
+    const holdfast = await loadHoldfast();
+    const locks = holdfast.createLocks(memory());
+    for (let seed = 1; seed <= 20; seed++) {
+      for (const { lingerMs, ttlMs, mode, limit, renews, maxHoldMs } of takes(seed, lingers)) {
+        if (lingerMs === undefined) continue;
+        const terms = { ttl: ttlMs, mode, limit, renew: renews, maxHold: maxHoldMs, linger: lingerMs };
+        await (await locks.acquire("any", terms)).release();
+      }
+    }
+    await locks.close();
   });
 });
 

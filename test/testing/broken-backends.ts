@@ -292,6 +292,13 @@ export const broken: Readonly<Record<string, Change>> = {
       (await right.renew(claims, fences)).map((renewal) => ({ ...renewal, wanted: true })),
   }),
 
+  "reserves fences for a lease that lingers, and shows to all how long it may": onClaim(() => ({
+    lingerMs: undefined,
+  })),
+  "serves a waiter, and a try, of another process while a hold lingers": (right) => ({
+    listen: (listener) => right.listen?.({ ...listener, wanted: () => undefined }),
+  }),
+
   "renews a lease for a longer ttl than it was granted for": (right, { notes }) => ({
     attempt: (claim) => (notes.set(claim.id, claim.ttlMs), right.attempt(claim)),
     renew: (claims, fences) =>

@@ -28,6 +28,17 @@ const two: Program = { threads: [0, 1].map((client) => ({ client, steps: [work] 
 const one: Program = { threads: [{ client: 0, steps: [work] }] };
 const held: Program = { threads: [{ client: 0, steps: [{ do: "acquire", lock: "x" }, sleep(5000)] }] };
 
+/** A lock lingers in one process when another asks for it. */
+const lingers = (step: Step): Program => ({
+  linger: 50,
+  threads: [
+    { client: 0, steps: [{ do: "run", lock: "x", steps: [] }] },
+    { client: 1, steps: [sleep(10), step] },
+    // Something happens meanwhile, so that it is looked at.
+    { client: 1, steps: [sleep(30)] },
+  ],
+});
+
 const cases: readonly {
   readonly rule: Rule;
   readonly program: Program;
@@ -107,6 +118,27 @@ const cases: readonly {
     rule: "busy though free",
     program: { threads: [{ client: 0, steps: [{ do: "try", lock: "x" }] }] },
     tamper: broken(() => ({ attempt: async () => ({ granted: false, heldBy: [] }) })),
+  },
+  {
+    rule: "busy though free",
+    program: lingers({ do: "try", lock: "x" }),
+    // Nothing says that the holder may linger, so that the try does not ask again.
+    tamper: broken((right) => ({
+      attempt: async (claim) => {
+        const answer = await right.attempt(claim);
+        return answer.granted
+          ? answer
+          : { ...answer, heldBy: answer.heldBy.map((holding) => ({ ...holding, lingerMs: undefined })) };
+      },
+    })),
+  },
+  {
+    rule: "kept though wanted",
+    program: lingers({ do: "acquire", lock: "x" }),
+    // The holder does not learn that another process waits.
+    tamper: broken((right) => ({
+      listen: (listener) => right.listen?.({ ...listener, wanted: () => undefined }),
+    })),
   },
   {
     rule: "unexpected error",

@@ -9,4 +9,6 @@ export const CAN: Abilities = {
   steal:
     "etcd serves keys in the order of their creation, as etcdctl lock and Go programs do, so no claim can go before those that wait. End the lease with forceRelease(), and acquire the lock",
   waiters: true,
+  linger:
+    "etcd makes each fence itself, with a key of its own, so that none is left for the next holder in the same process. Acquire the lock anew, or use a store whose grants reserve several",
 };

@@ -40,11 +40,14 @@ import { Wanted } from "./wanted.ts";
 /** Locks whose newest entry is remembered, which saves finding it again: this many, and those in use. */
 const LOCKS_MAX = 2000;
 
-const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true };
+/** No process is there to hear that a lease which outlives its own is wanted. */
+const DETACHED =
+  "a lease that outlives its process has none that would hear that it is wanted, so that it is not kept unused";
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true, linger: true };
 
 export class FileBackend implements Backend {
   readonly name = "file";
-  readonly can: Abilities = CAN;
+  readonly can: Abilities;
   readonly directory: string;
   readonly #options: FileOptions;
   readonly #paths: DirectoryPaths;
@@ -73,6 +76,7 @@ export class FileBackend implements Backend {
     machineMs(clock);
     this.#options = options;
     this.directory = options.dir ?? defaultDirectory();
+    this.can = options.detached === true ? { ...CAN, linger: DETACHED } : CAN;
     this.#paths = pathsIn(this.directory);
     const paths = this.#paths;
     this.#openDirectory = new OpenDirectory(paths, {

@@ -154,6 +154,7 @@ export class LeaseFileStore {
       process,
       ...terms,
       ...(shareKey === "" && { claim: claim.id }),
+      ...(claim.lingerMs && { lingerMs: claim.lingerMs }),
       ...(leases === undefined && claim.wantsOutcome === true && { wantsOutcome: true }),
     };
     createFile(path, writeEntry(facts));

@@ -167,6 +167,7 @@ export class LockQuery {
         meta: note?.meta ?? facts.meta,
         id: claim ?? note?.claim,
         ...(remainder && { remainder }),
+        ...(facts.lingerMs && { lingerMs: facts.lingerMs }),
         ...(note?.local && { local: note.local }),
       };
     });

@@ -41,6 +41,8 @@ export interface LeaseFacts {
   readonly claim?: string | undefined;
   /** True: it waits for an outcome, or for the lock while there is none. */
   readonly wantsOutcome?: boolean | undefined;
+  /** Its process may keep it unused for this long. */
+  readonly lingerMs?: number | undefined;
 }
 
 export interface Holder {
@@ -184,13 +186,14 @@ function fromFacts({ kind: _kind, id, instance, process, ...rest }: LeaseFacts):
 function toFacts(value: unknown): LeaseFacts | undefined {
   if (!isRecord(value) || value["kind"] !== FACTS) return undefined;
   const { id, instance, [PROCESS]: process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta } = value;
-  const { claim, wantsOutcome } = value;
+  const { claim, wantsOutcome, lingerMs } = value;
   if (!isId(id) || !isId(instance) || !isProcessIdentity(process)) return undefined;
   if ((mode !== "exclusive" && mode !== "shared") || !isCount(limit)) return undefined;
   if (!isCount(ttlMs) || !isCount(lockDelayMs) || !isCount(minHoldMs)) return undefined;
   if (typeof holder !== "string" || !isMeta(meta) || !isTextOrNone(claim)) return undefined;
   const facts = { id, instance, process, mode, limit, ttlMs, lockDelayMs, minHoldMs, holder, meta, claim } as const;
-  return { kind: "lease", ...facts, ...(wantsOutcome === true && { wantsOutcome }) };
+  const more = { ...(wantsOutcome === true && { wantsOutcome }), ...(isCount(lingerMs) && { lingerMs }) };
+  return { kind: "lease", ...facts, ...more };
 }
 
 function fromHolder({ facts, ...rest }: Holder): object {

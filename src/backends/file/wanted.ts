@@ -31,6 +31,7 @@ export class Wanted {
   /** From now on the holder wants to know. */
   expect(claimId: string): void {
     if (this.#options.hears() || this.#options.claims.known(claimId) === undefined) return;
+    if (this.#watched.has(claimId)) return;
     this.#watched.set(claimId, false);
     if (this.#watched.size === 1) this.#schedule();
   }

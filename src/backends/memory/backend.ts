@@ -25,7 +25,7 @@ export interface MemoryOptions extends MemoryStoreOptions {
   readonly store?: MemoryStore | undefined;
 }
 
-const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true };
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true, linger: true };
 const HELD: Renewal = { held: true };
 const WANTED: Renewal = { held: true, wanted: true };
 const GONE: Renewal = { held: false, reason: { kind: "gone" } };
@@ -139,6 +139,11 @@ class MemoryBackend implements Member, Client {
 
   freed(name: string, wake: () => void): () => void {
     return this.#store.freed.listen(name, wake);
+  }
+
+  async want(name: string): Promise<void> {
+    this.#assertOpen(name);
+    this.#store.want(name);
   }
 
   listen(listener: Listener): void {

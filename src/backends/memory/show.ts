@@ -18,7 +18,7 @@ function isOver({ claim, untilMs }: Lease, nowMs: number): boolean {
 }
 
 function holding({ claim, fence, sinceMs, untilMs }: Lease, nowMs: number, remainder: Holding["remainder"]): Holding {
-  const { name, mode, limit, holder, meta, id, local } = claim;
+  const { name, mode, limit, holder, meta, id, local, lingerMs } = claim;
   const [heldMs, remainingMs] = [nowMs - sinceMs, untilMs - nowMs];
   return {
     name,
@@ -32,6 +32,7 @@ function holding({ claim, fence, sinceMs, untilMs }: Lease, nowMs: number, remai
     id,
     ...(local && { local }),
     ...(remainder && { remainder }),
+    ...(lingerMs && { lingerMs }),
   };
 }
 

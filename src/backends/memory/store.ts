@@ -10,6 +10,7 @@ import {
   type Client,
   contains,
   fits,
+  inTheWay,
   isWanted,
   type Lease,
   type Lock,
@@ -227,6 +228,12 @@ export class MemoryStore {
     return toGranted(lock, lease);
   }
 
+  /** A claim waits for the lock, in no queue of this store. */
+  want(name: string): void {
+    const lock = this.#table.find(name, this.clock.now());
+    for (const { client, claim } of lock === undefined ? [] : inTheWay(lock)) client.wanted(claim.id);
+  }
+
   vote(claim: Claim, ballot: bigint, client: Client): Vote {
     const nowMs = this.clock.now();
     const wallMs = this.clock.wall();
@@ -241,8 +248,8 @@ export class MemoryStore {
     // Its own early release counts too, while minHold keeps the lock taken.
     const [first] = holdings(lock, nowMs);
     if (held === undefined && first !== undefined && !(lock.queue.size === 0 && fits(lock, claim))) {
-      const { holder: by, fence, heldMs, remainingMs } = first;
-      return { vote: "held", by, fence, heldMs, remainingMs, waiters, wallMs };
+      const { holder: by, fence, heldMs, remainingMs, lingerMs } = first;
+      return { vote: "held", by, fence, heldMs, remainingMs, lingerMs, waiters, wallMs };
     }
     if (ballot <= lock.lastFence) {
       this.#table.settle(lock, nowMs);

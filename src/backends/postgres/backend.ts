@@ -50,7 +50,7 @@ export interface Own {
   readonly renewer: { readonly module: string; readonly data: unknown };
 }
 
-const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true };
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true, linger: true };
 
 export class PostgresBackend implements Backend {
   readonly name = "postgres";

@@ -139,6 +139,7 @@ export function toWaiting(name: string, value: Fields): Waiting | undefined {
   if (waitingMs === undefined || position === undefined || limit === undefined) return undefined;
   const mode = value["shared"] === true ? "shared" : "exclusive";
   const { id, since } = value;
+  const { lingerMs: _, ...who } = toWho(value["detail"]);
   return {
     name,
     mode,
@@ -147,7 +148,7 @@ export function toWaiting(name: string, value: Fields): Waiting | undefined {
     position,
     ...(typeof since === "string" && /^\d{1,19}$/u.test(since) && { order: BigInt(since) }),
     ...(typeof id === "string" && { id }),
-    ...toWho(value["detail"]),
+    ...who,
   };
 }
 

@@ -11,6 +11,7 @@ export interface Who {
   readonly holder: string;
   readonly meta: Meta;
   readonly local?: LocalFacts;
+  readonly lingerMs?: number;
 }
 
 /** ASCII only, so that databases of every encoding can keep it. */
@@ -21,24 +22,26 @@ export function toAscii(value: unknown): string {
   );
 }
 
-export function toDetail({ holder, meta, local }: Claim): string {
+export function toDetail({ holder, meta, local, lingerMs }: Claim): string {
   const who: unknown[] = [clipped(holder, HOLDER_MAX), meta];
   if (local !== undefined) {
     const holds = local.holds.slice(0, HELD_LOCKS_MAX).map(writeHeld);
     const more = local.holdsMore || local.holds.length > HELD_LOCKS_MAX;
     who.push([local.waiters, local.users, holds, more ? 1 : 0]);
   }
+  if (lingerMs !== undefined) who[3] = lingerMs;
   return toAscii(who);
 }
 
 export function toWho(detail: unknown): Who {
   const who = typeof detail === "string" ? parseJson(detail) : undefined;
-  const [holder, meta, facts]: unknown[] = Array.isArray(who) ? who : [];
+  const [holder, meta, facts, lingerMs]: unknown[] = Array.isArray(who) ? who : [];
   const local = toLocal(facts);
   return {
     holder: typeof holder === "string" ? clipped(holder, HOLDER_MAX) : "unknown",
     meta: toMeta(meta),
     ...(local && { local }),
+    ...(isCount(lingerMs) && lingerMs > 0 && { lingerMs }),
   };
 }
 

@@ -9,6 +9,7 @@ export const CAN: Abilities = {
   otherTtl: true,
   steal:
     "a quorum cannot end a lease and grant the next one in one atomic step, because others may win the votes in between. End the lease with forceRelease(), and acquire the lock",
+  linger: "not all members of the quorum can tell a holder that a claim waits for the lock",
   waiters:
     "members of a quorum keep no queue, so none of them shows who waits, and no deadlock is found there. Use one store, or take several locks in one call",
 };

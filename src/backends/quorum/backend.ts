@@ -32,11 +32,11 @@ import { checkClaim, checkFit, checkMembers, type QuorumOptions, type Settings, 
 import { inspectMembers, queryMembers } from "./query.ts";
 import { refusal } from "./refusal.ts";
 import { releaseAll } from "./release.ts";
-import { ReleaseHints } from "./release-hints.ts";
 import { renewAll, renewClaims } from "./renewals.ts";
 import { resumeLease } from "./resume.ts";
 import { Round } from "./round.ts";
 import { ballotToRaise, majorityOf } from "./votes.ts";
+import { beginToWait, passOn, withWanted } from "./wanted.ts";
 
 /** How often a ballot that was too low is raised before the claim counts as refused. */
 const RAISES_MAX = 3;
@@ -50,7 +50,7 @@ export function quorum(members: readonly Member[], options: QuorumOptions = {}):
 class QuorumBackend implements Backend {
   readonly name = "quorum";
   readonly ephemeral: boolean;
-  readonly can: Abilities = CAN;
+  readonly can: Abilities;
   readonly #settings: Settings;
   readonly #links: readonly MemberLink[];
   readonly #proposer: Proposer;
@@ -61,6 +61,7 @@ class QuorumBackend implements Backend {
   #closed: Promise<void> | undefined;
 
   constructor(members: readonly Member[], options: QuorumOptions) {
+    this.can = members.every((member) => member.want !== undefined) ? { ...CAN, linger: true } : CAN;
     this.ephemeral = members.some(({ ephemeral }) => ephemeral === true);
     this.#settings = toSettings(options);
     const others = (): readonly MemberLink[] => this.#links;
@@ -98,7 +99,7 @@ class QuorumBackend implements Backend {
     }
     // Released meanwhile: the answer is not needed any more.
     if (state.ended) return { granted: false, heldBy: [] };
-    if (claim.queues) (state.hints ??= new ReleaseHints()).listen(this.#links, claim.name, round);
+    if (claim.queues) beginToWait(this.#links, state, round);
     else this.#forget(state);
     return refusal(this.#links, this.#settings, state, round);
   }
@@ -131,7 +132,7 @@ class QuorumBackend implements Backend {
       if (state.claim.lockDelayMs > 0) this.#drop(state);
       else this.#forget(state);
     }
-    return renewed.map(({ renewal }) => renewal);
+    return renewed.map(({ renewal, state }) => withWanted(renewal, state));
   }
 
   async release(claim: Claim, outcome?: Outcome): Promise<Released> {
@@ -182,6 +183,7 @@ class QuorumBackend implements Backend {
     for (const link of this.#links) {
       link.member.listen?.({
         lost: (roundId, reason) => this.#lostAt(link, roundId, reason),
+        wanted: (roundId) => passOn(this.#byRound.get(roundId), this.#listener),
         doubt: (id) => this.#verify(id === undefined ? [...this.#byRound.values()] : [this.#byRound.get(id)]),
       });
     }

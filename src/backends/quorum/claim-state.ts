@@ -15,6 +15,10 @@ export class ClaimState {
   readonly backoff: Backoff = new Backoff();
   /** Undefined before the first refusal. */
   hints: ReleaseHints | undefined;
+  /** The lease whose holder last learned from this claim that it waits. */
+  toldFence: bigint | undefined;
+  /** A claim waits for its lease, or did: members cannot tell that it waits no longer. */
+  wanted = false;
   /** The round under way, or the one that was won. */
   round: Round | undefined;
   /** Only a majority that answers before this instant can prolong it. */
@@ -56,6 +60,10 @@ export class ClaimState {
 
   granted(ballot: bigint, fromMs: number): Granted {
     // Readers hold together: a run would give a later reader's number to an earlier one.
-    return { granted: true, fence: firstFence(ballot), run: this.claim.mode === "exclusive" ? RUN : 1, fromMs };
+    const run = this.claim.mode === "exclusive" ? RUN : 1;
+    // A member may have said so before the round was won.
+    this.wanted ||= this.claim.lingerMs !== undefined && this.backoff.waiters > 0;
+    const wanted = this.wanted && ({ wanted: true } as const);
+    return { granted: true, fence: firstFence(ballot), run, fromMs, mayLinger: true, ...wanted };
   }
 }

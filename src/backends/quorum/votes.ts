@@ -36,6 +36,7 @@ export function heldBy(name: string, votes: readonly (Vote | NoVote)[]): readonl
       heldMs: Math.max(vote.heldMs ?? 0, known?.heldMs ?? 0),
       remainingMs: Math.max(vote.remainingMs, known?.remainingMs ?? 0),
       meta: {},
+      ...(vote.lingerMs !== undefined && { lingerMs: vote.lingerMs }),
     });
   }
   return [...holdings.values()];

@@ -44,6 +44,7 @@ const CAN: Abilities = {
   otherTtl: true,
   steal: "a plain lock of Redis may be held by another library, whose client would not notice that it was stolen",
   waiters: "a plain lock of Redis has no queue, so it does not show who waits, and no deadlock is found there",
+  linger: "a plain lock of Redis says to no holder that another waits for it, so that it must not be kept unused",
 };
 /** How many of its last releases a process remembers. */
 const RELEASES_MAX = 1000;

@@ -49,7 +49,7 @@ export interface Own {
 /** The others learn it from their renewals. */
 const UNHEARD_MAX = 1000;
 
-const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true };
+const CAN: Abilities = { outcomes: true, wanted: true, otherTtl: true, steal: true, waiters: true, linger: true };
 
 export class RedisBackend implements Member {
   readonly name = "redis";
@@ -196,6 +196,10 @@ export class RedisBackend implements Member {
 
   freed(name: string, wake: () => void): () => void {
     return this.#inbox.onFreed(this.#connection.keyPrefix + this.#names.lock(name), wake);
+  }
+
+  async want(name: string): Promise<void> {
+    await this.#voter.want(name);
   }
 
   /** An operator says that no lease which this server may have lost is still alive: ends its quarantine. */

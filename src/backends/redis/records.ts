@@ -4,7 +4,7 @@ import { clipped, HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../../contract/
 import type { LossReason } from "../../contract/loss.ts";
 import type { Settings } from "./options.ts";
 import { reader, write } from "./columns.ts";
-import { toLocal, whoText } from "./who.ts";
+import { toLinger, toLocal, whoText } from "./who.ts";
 import { FLAG, FORCED, isFence, MODE, RECORD, STATE_ALONE, TERMS } from "./wire.ts";
 
 /** The most that fits into its column. */
@@ -84,6 +84,7 @@ function alike(a: Claim, b: Claim): boolean {
   return (
     a.meta === b.meta &&
     a.local === b.local &&
+    a.lingerMs === b.lingerMs &&
     a.wantsOutcome === b.wantsOutcome &&
     a.ttlMs === b.ttlMs &&
     a.mode === b.mode &&
@@ -104,6 +105,7 @@ interface Parsed {
   readonly holder: string;
   readonly meta: Meta;
   readonly local: LocalFacts | undefined;
+  readonly linger: Pick<Holding, "lingerMs">;
 }
 
 const record = reader(RECORD, "till", "since", "number", "mode", "limit", "delay", "who");
@@ -120,7 +122,7 @@ const RECORD_MAX = 1_048_576;
 export function toHolding(name: string, text: string, nowMs: number, id?: string): Holding | undefined {
   const parsed = parse(text);
   if (parsed === undefined || !isFence(Number(parsed.number))) return undefined;
-  const { mode, limit, holder, meta, local, delayMs, endMs } = parsed;
+  const { mode, limit, holder, meta, local, delayMs, endMs, linger } = parsed;
   const isKept = id?.startsWith("~") === true;
   const remainder = isKept ? "minHold" : delayMs > 0 && endMs - delayMs <= nowMs ? "lockDelay" : undefined;
   return {
@@ -135,6 +137,7 @@ export function toHolding(name: string, text: string, nowMs: number, id?: string
     ...(id !== undefined && { id: isKept ? id.slice(1) : id }),
     ...(local && { local }),
     ...(remainder && { remainder }),
+    ...linger,
   };
 }
 
@@ -193,7 +196,7 @@ function parse(text: string): Parsed | undefined {
   if (found === null) return undefined;
   const { at } = record;
   const who = parseJson(found[at.who] as string);
-  const [holder, meta, local]: unknown[] = Array.isArray(who) ? who : [];
+  const [holder, meta, local, linger]: unknown[] = Array.isArray(who) ? who : [];
   return {
     endMs: Number(found[at.till]),
     sinceMs: Number(found[at.since]),
@@ -204,6 +207,7 @@ function parse(text: string): Parsed | undefined {
     holder: typeof holder === "string" ? clipped(holder, HOLDER_MAX) : "unknown",
     meta: toMeta(meta),
     local: toLocal(local),
+    linger: toLinger(linger),
   };
 }
 

@@ -141,8 +141,8 @@ export function toVote(name: string, reply: unknown): Vote {
   switch (reply[VOTED.vote]) {
     case WORD.held: {
       const holding = toHolding(name, detail, wallMs);
-      const { holder: by = "unknown", fence = 0n, heldMs, remainingMs = 0 } = holding ?? {};
-      return { vote: "held", from, by, fence, heldMs, remainingMs, waiters, wallMs };
+      const { holder: by = "unknown", fence = 0n, heldMs, remainingMs = 0, lingerMs } = holding ?? {};
+      return { vote: "held", from, by, fence, heldMs, remainingMs, lingerMs, waiters, wallMs };
     }
     case WORD.low:
       if (!/^\d{1,16}$/u.test(detail) || !isFence(Number(detail))) throw unexpected(name);

@@ -4,7 +4,7 @@ import type { Claim, MemberFacts, MemberTerms, Recalled, Released, Vote } from "
 import { LockBackendError } from "../../contract/errors.ts";
 import type { Connection } from "./connection.ts";
 import { isNoScript } from "./errors.ts";
-import { endQuarantine, meet, recall, release, type Script, vote, withdraw } from "./generated/scripts.ts";
+import { endQuarantine, meet, recall, release, type Script, vote, want, withdraw } from "./generated/scripts.ts";
 import type { Names } from "./keys.ts";
 import type { Settings } from "./options.ts";
 import { identify } from "./query.ts";
@@ -81,6 +81,10 @@ export class Voter {
     const keys = [key, this.#names.marker(key)];
     const reply = runScript(this.#connection, withdraw, keys, [claim.id]);
     return toReleased(claim.name, await reply.catch(this.#scripts.explained(claim.name)));
+  }
+
+  async want(name: string): Promise<void> {
+    await runScript(this.#connection, want, [this.#names.lock(name)], []).catch(this.#scripts.explained(name));
   }
 
   async recall(name: string, id: string): Promise<Recalled | undefined> {

@@ -40,6 +40,7 @@ const CAN: Abilities = {
   otherTtl: true,
   steal: "a lock of Redisson may be held by Java, which would not notice that it was stolen",
   waiters: "a lock of Redisson has no queue, so it does not show who waits, and no deadlock is found there",
+  linger: "a lock of Redisson says to no holder that another waits for it, so that it must not be kept unused",
 };
 const REQUEST_BYTES = 16;
 

@@ -39,6 +39,7 @@ const CAN: Abilities = {
   otherTtl: true,
   steal: "ShedLock's table has no place to say who stole a lease; end it by force, and acquire it then",
   waiters: "ShedLock's table has no queue, so it does not show who waits, and no deadlock is found there",
+  linger: "a row of ShedLock's table says to no holder that another waits for it, so that it must not be kept unused",
 };
 
 /** Makes a backend over a pool or a client of `pg`. It never closes what it was given. */

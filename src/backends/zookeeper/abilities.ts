@@ -10,4 +10,6 @@ export const CAN: Abilities = {
   steal:
     "ZooKeeper serves nodes in the order of their numbers, so no claim can go before those that wait. End the lease with forceRelease(), and acquire the lock",
   waiters: true,
+  linger:
+    "ZooKeeper makes each fence itself, with a node of its own, so that none is left for the next holder in the same process. Acquire the lock anew, or use a store whose grants reserve several",
 };

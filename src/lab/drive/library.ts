@@ -24,11 +24,14 @@ export interface Holdfast {
   readonly file: (options: { readonly dir: string }) => Backend;
   /** How long the lease is believed in from now on; 0: no longer. Changes nothing, where the build can do that. */
   readonly leftMs: (lease: GroupLease) => number;
+  /** It knows the option `linger`. */
+  readonly lingers: boolean;
 }
 
 /** `dist`: the directory of another build. */
 export async function loadHoldfast(dist?: string): Promise<Holdfast> {
-  if (dist === undefined) return { createLocks, redis, quorum, initMembers, zookeeper, postgres, etcd, file, leftMs };
+  if (dist === undefined)
+    return { createLocks, redis, quorum, initMembers, zookeeper, postgres, etcd, file, leftMs, lingers: true };
   const load = (...parts: readonly string[]): Promise<never> =>
     import(pathToFileURL(join(dist, ...parts, "index.js")).href) as Promise<never>;
   // Backends had no folder of their own in builds before 0.2.
@@ -46,6 +49,7 @@ export async function loadHoldfast(dist?: string): Promise<Holdfast> {
     ...Object.assign({}, ...backends),
     createLocks: main.createLocks,
     leftMs: canPeek ? leftMs : (lease) => lease.remaining(),
+    lingers: existsSync(join(dist, "core", "linger.js")),
   } as Holdfast;
 }
 

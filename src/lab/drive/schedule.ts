@@ -28,6 +28,8 @@ export interface Take {
   readonly ends: "release" | "twice" | "dispose";
   /** What its abort listener does. `undefined`: it has none. */
   readonly onLost: "nothing" | "release" | "release others" | "take" | "close" | undefined;
+  /** How long its hold lingers. */
+  readonly lingerMs?: number;
 }
 
 export type NetworkAct =
@@ -73,6 +75,8 @@ export interface Possibilities {
   readonly ttls: readonly number[];
   /** A restart or a fail-over may forget leases. No two processes hold them then, but their holders may lose them early. */
   readonly mayForget?: boolean | undefined;
+  /** Its holds can linger. */
+  readonly linger?: boolean | undefined;
 }
 
 export interface Schedule {
@@ -85,6 +89,9 @@ export interface Schedule {
   readonly darkEnd: boolean;
   readonly steps: readonly Step[];
 }
+
+/** How many rounds have holds that linger. */
+const LINGERING = 0.5;
 
 export function scheduleOf(seed: number, possible: Possibilities): Schedule {
   const chance = seeded(seed);
@@ -105,7 +112,32 @@ export function scheduleOf(seed: number, possible: Possibilities): Schedule {
     if (act !== undefined) timed.push({ atMs, client, act });
   }
   const steps = timed.toSorted((a, b) => a.atMs - b.atMs).map((step, i) => ({ ...step, n: i + 1 }));
-  return { seed, ttlMs, lengthMs, run, darkEnd, steps };
+  return {
+    seed,
+    ttlMs,
+    lengthMs,
+    run,
+    darkEnd,
+    steps: possible.linger === true ? lingering(steps, seed, ttlMs) : steps,
+  };
+}
+
+/** In some rounds holds linger. Drawn separately, so that all else of a round stays what it was. */
+function lingering(steps: readonly Step[], seed: number, ttlMs: number): readonly Step[] {
+  const chance = seeded(seed ^ 0x2545f491);
+  if (!chance.happens(LINGERING)) return steps;
+  const longestMs = Math.floor(ttlMs * chance.pick([0.02, 0.1, 0.1]));
+  return steps.map((step): Step => {
+    const { act } = step;
+    // Most of a round agree: only those pass a hold on in memory.
+    const lingerMs = chance.happens(0.85) ? longestMs : chance.pick([0, 5]);
+    return act.do === "take" && mayLinger(act) ? { ...step, act: { ...act, lingerMs } } : step;
+  });
+}
+
+/** What does not linger is refused by its arguments. */
+function mayLinger({ how, mode, limit, renews, maxHoldMs }: Take): boolean {
+  return how !== "elect" && mode === "exclusive" && limit === 1 && renews && maxHoldMs === undefined;
 }
 
 function userAct(chance: SeededChance, ttlMs: number, possible: Possibilities): Act {

@@ -81,7 +81,7 @@ export class Visit {
   }
 
   #options(): AcquireOptions & { wait: number } {
-    const { mode, limit, ttlMs, waitMs, renews, maxHoldMs } = this.#terms;
+    const { mode, limit, ttlMs, waitMs, renews, maxHoldMs, lingerMs } = this.#terms;
     return {
       ttl: ttlMs,
       wait: waitMs,
@@ -89,6 +89,7 @@ export class Visit {
       ...(limit > 1 && { limit }),
       ...(!renews && { renew: false }),
       ...(maxHoldMs !== undefined && { maxHold: maxHoldMs }),
+      ...(lingerMs !== undefined && { linger: lingerMs }),
     };
   }
 

@@ -3,6 +3,7 @@ import { seeded, type SeededChance } from "../seeded-random.ts";
 import type { Fault, Operation } from "../faults.ts";
 import { EVENTS } from "./events.ts";
 import type { LockNames, Options, Program, ProgramFault, Step, Thread } from "./program.ts";
+import { mayLinger } from "./lingering.ts";
 import { slowness, stretch } from "./stretch.ts";
 
 /** What a program may use beside run() and sleep. */
@@ -31,7 +32,7 @@ const FEATURES = [
   "hoard",
 ] as const;
 type Feature = (typeof FEATURES)[number] | "events" | "extend";
-/** Programs whose subscribers act, or that extend leases. Drawn separately, so all other programs stay what they were. */
+/** Programs whose subscribers act, that extend leases, or whose holds linger. Drawn separately, so all others stay what they were. */
 const SPECIAL = 0.25;
 
 const SLEEPS = [0, 1, 5, 9, 20, 200, 500, 1000, 1500, 4000, 8000] as const;
@@ -39,9 +40,8 @@ const WAITS = [0, 1, 10, 100, 1000, 5000] as const;
 const TTLS = [300, 1000, 3000, 30_000] as const;
 const OPERATIONS: readonly Operation[] = ["attempt", "watch", "renew", "release", "swap", "listen"];
 
-/** The program of that seed. */
 export function generateProgram(seed: number): Program {
-  return new Author(seed).program();
+  return mayLinger(new Author(seed).program(), seeded(seed ^ 0x1b873593), SPECIAL);
 }
 
 class Author {

@@ -93,6 +93,7 @@ export class Judge {
       () => `${client.name}: ${call.verb}() of ${call.names.join()} got ${[...lease.fences.values()].join()}`,
     );
     this.truth.handed(tenancy);
+    this.tries.handed();
     this.closings.handed(tenancy);
     const { signal } = call;
     const abortedTurn = signal === undefined ? undefined : this.#aborted.get(signal);
@@ -165,6 +166,7 @@ export class Judge {
   /** All is quiet. */
   look(): void {
     this.truth.look();
+    this.tries.look();
     this.closings.look();
     for (const tenancy of this.truth.tenancies) {
       this.#lookAtSignal(tenancy);

@@ -5,10 +5,11 @@ const NAMES = "ABCDEFGH";
 
 /** The program as TypeScript, with what goes wrong in comments. */
 export function printProgram(program: Program): string {
-  const { lagMs, run, without = [], faults = [], threads, seed } = program;
+  const { lagMs, run, linger, without = [], faults = [], threads, seed } = program;
   const head = [
     `// seed ${seed ?? 1}; default ttl 3000 ms`,
     ...(run === undefined ? [] : [`// a grant reserves ${run} fence(s)`]),
+    ...(linger === undefined ? [] : [`// default linger ${linger} ms`]),
     ...(lagMs === undefined ? [] : [`// every message takes up to ${lagMs} ms each way`]),
     ...(without.length === 0 ? [] : [`// the backend has no ${without.join(", no ")}`]),
     ...faults.map(

@@ -15,6 +15,7 @@ export interface Options {
   readonly maxHold?: number;
   readonly minHold?: number;
   readonly lockDelay?: number;
+  readonly linger?: number;
   /** The number of one of the program's abort signals. */
   readonly signal?: number;
 }
@@ -92,6 +93,8 @@ export interface Program {
   readonly seed?: number;
   /** How many fences a grant reserves. @default 64 */
   readonly run?: number;
+  /** How long holds linger, for all calls that do not say otherwise. @default 0 */
+  readonly linger?: number;
   /** What the backend lacks. */
   readonly without?: readonly ("swap" | "watch" | "listen")[];
   /** Every message takes up to this long, each way. @default 0 */
@@ -128,6 +131,7 @@ export type Rule =
   | "signal too late"
   | "started with an aborted signal"
   | "busy though free"
+  | "kept though wanted"
   | "unexpected error"
   | "unhandled rejection"
   | "does not settle"

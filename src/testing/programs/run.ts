@@ -3,6 +3,7 @@ import { getEventListeners } from "node:events";
 import type { Backend } from "../../contract/backend.ts";
 import { Interpreter } from "./interpret.ts";
 import { Judge } from "./judge.ts";
+import { LINGER_MOST_MS } from "./lingering.ts";
 import type { Program, Rule, Verdict } from "./program.ts";
 import { Stage } from "./stage.ts";
 import { unwantedIn } from "./unwanted.ts";
@@ -130,12 +131,17 @@ class Play {
 
   /** A client that waits for nothing and holds nothing has nothing in the store, once messages have arrived and faults are over. */
   async #nothingUnwanted(): Promise<boolean> {
-    const { clock, program } = this.#stage;
+    const { clock, clients, program } = this.#stage;
+    // One that stands still can give nothing back. Its program may have ended meanwhile, by another branch.
+    await this.#until(() => clients.every(({ process }) => process.running), PLAY_MOST_MS);
     // Candidates never stop: behind them the effects of a fault cannot be waited for.
     const busy = this.judge.pending.length > 0;
     const calm = (program.faults ?? []).length === 0;
     if (busy && !calm) return true;
-    const untilMs = clock.now() + (calm ? 5 + 6 * (program.lagMs ?? 0) : this.#echoMs);
+    const untilMs =
+      clock.now() +
+      (program.linger === undefined ? 0 : LINGER_MOST_MS) +
+      (calm ? 5 + 6 * (program.lagMs ?? 0) : this.#echoMs);
     const isTidy = (): boolean => unwantedIn(this.#stage, this.judge).length === 0;
     await this.#until(() => isTidy() || (clock.nextDueMs ?? Infinity) > untilMs, Infinity);
     for (const claim of unwantedIn(this.#stage, this.judge))

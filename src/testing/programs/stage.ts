@@ -71,7 +71,7 @@ export class Client {
         this.knownLost.set(id, stage.turn);
         listener.lost(id, reason);
       };
-      listen?.({ lost, doubt: this.doubt });
+      listen?.({ lost, doubt: this.doubt, wanted: (id) => listener.wanted?.(id) });
     };
     const { backendName: name } = this;
     const backend: Backend = { ...this.#noted(near, stage), name, ...(listen && { listen: hear }) };
@@ -80,6 +80,7 @@ export class Client {
       chance: seeded(seed * 31 + index),
       holder: this.name,
       ttl: DEFAULT_TTL_MS,
+      linger: program.linger,
     });
   }
 

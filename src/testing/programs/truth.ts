@@ -16,6 +16,8 @@ export interface StoreLease {
   how: "released" | "ran-out" | "forced" | undefined;
   /** Trust in it ended while its user still had it: an unclean end. */
   outlived: boolean;
+  /** A program has had it. */
+  wasUsed: boolean;
 }
 
 interface Believer {
@@ -52,6 +54,7 @@ export class Truth {
         lastFence: fence + BigInt(run) - 1n,
         how: undefined,
         outlived: false,
+        wasUsed: false,
       });
     } else if (change.kind === "dropped") {
       const lease = this.#leases.findLast(({ claim }) => claim === change.claim);
@@ -62,6 +65,16 @@ export class Truth {
   /** The store's lease to which the fence belongs. */
   leaseOf(lock: string, fence: bigint): StoreLease | undefined {
     return this.#leases.findLast((lease) => lease.lock === lock && lease.fence <= fence && fence <= lease.lastFence);
+  }
+
+  /** A program has a lease now that belongs to the store's lease with this fence. */
+  isUsed(lock: string, fence: bigint): boolean {
+    const lease = this.leaseOf(lock, fence);
+    return this.tenancies.some(
+      (tenancy) =>
+        !tenancy.ended &&
+        peek(tenancy.lease).some(({ name, fence: own }) => name === lock && this.leaseOf(lock, own) === lease),
+    );
   }
 
   /** True when the store has let go of it by itself, or by force and the process has learned of that. */
@@ -157,6 +170,7 @@ export class Truth {
     const { client, call, mode } = tenancy;
     for (const { name, fence, state, trustedUntilMs } of peek(tenancy.lease)) {
       const record = this.leaseOf(name, fence);
+      if (record !== undefined) record.wasUsed = true;
       if (record?.how === "released")
         this.#fail("entered a lease that is over", `${client.name}'s ${call.verb}() of "${name}" got fence ${fence}`);
       if (isPart(tenancy, name, fence)) continue;

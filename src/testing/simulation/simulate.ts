@@ -17,6 +17,8 @@ import { type Mutation, type Node, type Trouble, World } from "./world.ts";
 const ECHO = 8;
 /** How many worlds have processes that extend their leases. */
 const EXTENDING = 0.3;
+/** How many have processes whose holds linger. */
+const LINGERING = 0.4;
 
 export interface SimulationResult {
   readonly seed: number;
@@ -54,6 +56,8 @@ export async function simulate(
     const locks = drawLocks(world.chance, size.locks);
     // Drawn separately, so that all other worlds stay what they were.
     const extending = seeded(seed ^ 0x6c8e9cf5).happens(EXTENDING);
+    const lingers = seeded(seed ^ 0x1b873593);
+    if (lingers.happens(LINGERING)) world.lingerMs = Math.ceil(ttlMs * lingers.between(0.01, 0.1));
     const troubles = await chaos(world, { ttlMs, locks, extending }, size);
     await peace(world, { ttlMs, locks }, size);
     await takeOver(world, ttlMs);
@@ -124,7 +128,7 @@ async function peace(
   const done = await world.until(() => working === 0, world.nowMs + 5000);
   if (!done) world.fail("O5 liveness", "", "a claim waits though nothing is wrong");
   // Time for the last messages, and far less than any ttl.
-  await world.until(() => false, world.nowMs + FAIR_WEATHER.slowMs * 10);
+  await world.until(() => false, world.nowMs + (world.lingerMs ?? 0) + FAIR_WEATHER.slowMs * 10);
   expectEmpty(world, "though all have left");
 }
 

@@ -79,6 +79,8 @@ export class World {
   /** Of all processes that ever were. */
   readonly networks: Network[] = [];
   phase: Phase = "chaos";
+  /** How long holds linger. */
+  lingerMs: number | undefined;
   steps = 0;
   /** When each step began, to name the step of a violation. */
   readonly stepMs: number[] = [];
@@ -115,7 +117,8 @@ export class World {
     const near = network.backend;
     const backend = mutation.client === undefined ? near : override(near, mutation.client(near, process, this));
     const ids = seeded(Math.floor(chance.fraction() * 2 ** 32));
-    const locks = createLocks(backend, { clock: process.clock, chance: ids, holder: process.name });
+    const { lingerMs: linger } = this;
+    const locks = createLocks(backend, { clock: process.clock, chance: ids, holder: process.name, linger });
     const node = { process, network, locks };
     this.nodes.push(node);
     this.networks.push(network);

@@ -71,6 +71,18 @@ test("a holder without a socket learns it once each time that a queue begins", a
   expect(reported).toEqual([wish.id, wish.id]);
 });
 
+test("a holder without a socket that asks twice to learn it is looked after once", async () => {
+  const clock = new FakeClock();
+  const holder = scratch.open({ clock, hints: "poll" });
+  const wish = claim();
+  await granted(holder, wish);
+  const before = clock.timers;
+  holder.expectWanted(wish);
+  holder.expectWanted(wish);
+  expect(clock.timers - before).toBe(1);
+  await holder.release(wish);
+});
+
 describe("while no claim waits", () => {
   test("to take and release a lock costs a link each, and two looks", async () => {
     // Time stands still: a lease file that is too old would be renewed.

@@ -1285,6 +1285,26 @@ close(lock)
 return next_place`,
 };
 
+export const want: Script = {
+  name: "want",
+  sha: "feeb8e09fe261db50e005525d7aba682812e6369",
+  source: `local state = redis.call('HGET', KEYS[1], 's')
+local last, death, latest, record, first = string.match(state or '', '^(%d+) (%d+) =(%S+) ((%d+) .*)$')
+if latest then
+local inbox = string.match(record, '^%d+ %d+ %d+ .. %d+ %d+ %d+ %d+ %d+ %d+ %d+ %d+ (%S+) ')
+local seal = string.sub(redis.sha1hex(latest .. '*'), 1, 20)
+if inbox then redis.call('PUBLISH', inbox, 'wanted ' .. string.sub(latest, 1, 8) .. '*' .. '.' .. seal) end
+return 1
+end
+${LOCK}
+${MAIL}
+${WANTED}
+local lock = open(KEYS[1], '')
+if not lock then return redis.error_reply('HOLDFAST_FOREIGN') end
+tell_holders(lock)
+return lock.n > 0 and 1 or 0`,
+};
+
 export const withdraw: Script = {
   name: "withdraw",
   sha: "7aa84f14fe3ab63f6be096b8ee7e77eb68574c73",

@@ -4,7 +4,10 @@ import { castProcesses } from "../cast-processes.ts";
 import type { Holdfast } from "../library.ts";
 import type { OpenedStore } from "./opened.ts";
 
-export async function driveFile({ createLocks, file }: Holdfast, dist: string | undefined): Promise<OpenedStore> {
+export async function driveFile(
+  { createLocks, file, lingers }: Holdfast,
+  dist: string | undefined,
+): Promise<OpenedStore> {
   const dir = makeScratch();
   const observer = createLocks(file({ dir }), { holder: "observer" });
   const stop = async (): Promise<void> => {
@@ -22,6 +25,7 @@ export async function driveFile({ createLocks, file }: Holdfast, dist: string | 
       network: false,
       limits: true,
       ttls: [400, 1000],
+      linger: lingers,
     },
     cast: (_, report, terms) => castProcesses(dir, dist, clients, report, terms),
     client: () => Promise.reject(new TypeError("clients of a directory are processes")),

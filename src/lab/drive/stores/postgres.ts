@@ -22,7 +22,7 @@ function postgresRoad(request: Buffer): string | undefined {
   return request.includes('listen "holdfast_') ? MESSAGES : undefined;
 }
 
-export async function drivePostgres({ createLocks, postgres }: Holdfast): Promise<DrivenStore> {
+export async function drivePostgres({ createLocks, postgres, lingers }: Holdfast): Promise<DrivenStore> {
   const { default: pg } = await import("pg");
   const server = await startPostgres({ settings: { max_connections: "100" } });
   const poolOf = (port: number, patienceMs: number): InstanceType<typeof pg.Pool> => {
@@ -53,6 +53,7 @@ export async function drivePostgres({ createLocks, postgres }: Holdfast): Promis
       network: true,
       limits: true,
       ttls: [500, 1000, 1500],
+      linger: lingers,
     },
     client: async () => {
       const proxy = await startProxy({ port: server.port, roadOf: postgresRoad });

@@ -28,7 +28,7 @@ export async function driveRedis(holdfast: Holdfast, library: ClientLibrary): Pr
   return toStore(holdfast, library, {
     name: "redis",
     servers,
-    possible: possibleFor(servers, ["pause", "restart"], true, [500, 1000, 1500]),
+    possible: { ...possibleFor(servers, ["pause", "restart"], true, [500, 1000, 1500]), linger: holdfast.lingers },
     open: ({ createLocks, redis }, [connected], holder, run) =>
       createLocks(redis((connected as Connected).client, { run }), { holder }),
   });
@@ -42,7 +42,10 @@ export async function driveQuorum(holdfast: Holdfast, library: ClientLibrary): P
   const store = await toStore(holdfast, library, {
     name: "quorum",
     servers,
-    possible: possibleFor(servers, ["pause", "restart", "flush"], false, [MEMBER_TTL_MS]),
+    possible: {
+      ...possibleFor(servers, ["pause", "restart", "flush"], false, [MEMBER_TTL_MS]),
+      linger: holdfast.lingers,
+    },
     open: ({ createLocks, quorum }, connected, holder) =>
       createLocks(quorum(membersOf(connected), options), { holder }),
   });

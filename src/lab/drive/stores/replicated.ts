@@ -107,6 +107,7 @@ async function toStore(holdfast: Holdfast, library: ClientLibrary, kind: Kind): 
       network: true,
       limits: true,
       ttls: [TTL_MS],
+      linger: holdfast.lingers,
       mayForget: kind.serverActs.includes("restart"),
     },
     client: async () => {
