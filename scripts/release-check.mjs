@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { argumentsOf } from "./arguments.mjs";
 
-/** The owner is not known yet: these addresses lead nowhere until they are replaced. */
+/** Where it will live is not known yet: these addresses lead nowhere until they are replaced. */
 const PLACEHOLDER = /github\.com\/holdfast\/holdfast|holdfast\.github\.io/;
 const UNFINISHED = /\b(?:TODO|TBD|FIXME|TKTK|lorem ipsum)\b/i;
 const MADE = /(?:^|\/)(?:node_modules|dist|cache|generated)\//;
@@ -46,7 +46,7 @@ function placeholders(root) {
     ...filesUnder(root, "docs", /\.md$/),
   ];
   return linesWith(root, files, PLACEHOLDER).map(
-    ([line, place]) => `${place} has the owner's placeholder: ${line.trim()}`,
+    ([line, place]) => `${place} has the placeholder of an address: ${line.trim()}`,
   );
 }
 

@@ -17,16 +17,16 @@ afterAll(() => {
 });
 
 const READY: Readonly<Record<string, string>> = {
-  "package.json": JSON.stringify({ version: "1.2.3", homepage: "https://github.com/somebody/holdfast" }),
+  "package.json": JSON.stringify({ version: "1.2.3", homepage: "https://github.com/example/holdfast" }),
   "package-lock.json": JSON.stringify({ version: "1.2.3", packages: { "": { version: "1.2.3" } } }),
   "CHANGELOG.md": "# Changes\n\n## 1.2.3 (2030-01-31)\n\n- New: a day.\n\n## 1.2.2, unreleased\n\n- It never was.\n",
   "README.md": "# It\n",
   "SECURITY.md": "# Security\n",
   "SUPPORT.md": "# Support\n",
   LICENSE: "MIT\n",
-  "src/contract/help.ts": 'const PAGES = "https://somebody.github.io/holdfast/errors/";\n',
+  "src/contract/help.ts": 'const PAGES = "https://example.github.io/holdfast/errors/";\n',
   "site/navigation.mjs": "export const TO_COME = [];\n",
-  "site/.vitepress/config.mjs": 'const REPOSITORY = "https://github.com/somebody/holdfast";\n',
+  "site/.vitepress/config.mjs": 'const REPOSITORY = "https://github.com/example/holdfast";\n',
   "docs/start.md": "# Start\n\nA list of what to do.\n",
   "docs/generated/api.md": "TODO: made from the sources, which have words of their own.\n",
 };
@@ -70,17 +70,17 @@ describe("each fault is refused, and said with its place", () => {
     [
       "the placeholder in package.json",
       { "package.json": JSON.stringify({ version: "1.2.3", bugs: "https://github.com/holdfast/holdfast/issues" }) },
-      "package.json:1 has the owner's placeholder",
+      "package.json:1 has the placeholder of an address",
     ],
     [
       "the placeholder in the messages",
       { "src/contract/help.ts": '\nconst PAGES = "https://holdfast.github.io/holdfast/errors/";\n' },
-      "src/contract/help.ts:2 has the owner's placeholder",
+      "src/contract/help.ts:2 has the placeholder of an address",
     ],
     [
       "the placeholder on the site",
       { "site/.vitepress/config.mjs": 'const REPOSITORY = "https://github.com/holdfast/holdfast";\n' },
-      "site/.vitepress/config.mjs:1 has the owner's placeholder",
+      "site/.vitepress/config.mjs:1 has the placeholder of an address",
     ],
     [
       "a page to come",
@@ -115,7 +115,7 @@ test("what is not committed is refused, and nothing is printed about what may go
   expect(check()).toEqual([1, "not committed: new.txt\n"]);
 }, 60_000);
 
-test("this repository is refused for as long as its owner is a placeholder", async () => {
+test("this repository is refused for as long as its address is a placeholder", async () => {
   const isPlaceholder = readFileSync(join(ROOT, "package.json"), "utf8").includes("github.com/holdfast/holdfast");
   const problems = await problemsOf(ROOT);
   const found = problems.filter((problem) => problem.includes("placeholder"));
