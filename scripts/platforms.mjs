@@ -6,8 +6,8 @@
 //
 // What cannot be had is written down with the reason. Exits with 1 where a test was red.
 import { execFile, spawn } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
-import { basename, delimiter, join } from "node:path";
+import { existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { basename, delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { argumentsOf } from "./arguments.mjs";
@@ -30,7 +30,11 @@ async function folderOf({ debian, python }) {
 async function versionOf([program, ...args], folder) {
   const { findProgram } = await import("../dist/lab/servers/programs.js");
   const path = await findProgram(program, folder === undefined ? {} : { folders: [folder] });
-  if (program.endsWith(".jar")) return /\d+\.\d+\.\d+/.exec(basename(realpathSync(path)))?.[0] ?? "unknown";
+  if (program.endsWith(".jar")) {
+    // Beside it, or behind it, is its name with the version.
+    const names = readdirSync(dirname(realpathSync(path))).join("\n");
+    return new RegExp(`^${basename(program, ".jar")}-(\\d+\\.\\d+\\.\\d+)\\.jar$`, "m").exec(names)?.[1] ?? "unknown";
+  }
   const { stdout } = await run(path, args);
   return /\d+\.\d+(?:\.\d+)?/.exec(stdout)?.[0] ?? "unknown";
 }
@@ -67,6 +71,7 @@ function conformance(tests, folder) {
 async function tryOut(platform) {
   const { store, version, tests } = platform;
   const day = new Date().toISOString().slice(0, 10);
+  if (platform.missing !== undefined) return { store, day, reason: platform.missing };
   let folder;
   let found;
   try {
