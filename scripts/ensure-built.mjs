@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { leanDist } from "./lean-dist.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const stamp = join(root, "node_modules/.cache/holdfast-built");
@@ -46,6 +47,7 @@ if (isStale()) {
         // Types are checked by `npm run types`; what can be built is built all the same.
         console.error(`dist/ was built with type errors:\n${error.stdout}`);
       }
+      leanDist(root);
       writeFileSync(stamp, "");
       // A source saved during the build counts as newer.
       utimesSync(stamp, startedMs / 1000, startedMs / 1000);

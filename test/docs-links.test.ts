@@ -25,6 +25,7 @@ const pages = [
   "README.md",
   "CONTRIBUTING.md",
   "SECURITY.md",
+  "SUPPORT.md",
   "CHANGELOG.md",
   ...docs.map((file) => `docs/${file}`),
 ].map((path) => [path, readFileSync(join(ROOT, path), "utf8")] as const);

@@ -31,7 +31,9 @@ export async function setup(): Promise<void> {
   for (const name of PROGRAMS) {
     await findProgram(name).catch((error: Error) => missing.push(error.message));
   }
-  if (missing.length > 0) throw new Error(`The tests start real servers.\n${missing.join("\n")}`);
+  // Elsewhere there are no packages of Debian: what needs no server is run there, and what needs one fails by itself.
+  if (missing.length > 0 && process.platform === "linux")
+    throw new Error(`The tests start real servers.\n${missing.join("\n")}`);
   // Node 20 reads these certificates at every start, for longer than the rest of the start takes; the thousands of
   // processes that tests start talk to no other machine.
   delete process.env["NODE_EXTRA_CA_CERTS"];

@@ -2,7 +2,7 @@
 import { execFile } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { CLIENTS } from "../src/backends/redis/open.ts";
@@ -12,8 +12,20 @@ import { ROOT } from "./dist.ts";
 const run = promisify(execFile);
 
 interface Packed {
+  readonly size: number;
   readonly files: readonly { readonly path: string }[];
 }
+
+/** Files that a module names, to import or to start: whatever begins with a dot and ends as a module does. */
+const named = (text: string): readonly string[] =>
+  [...text.matchAll(/["'`](\.{1,2}\/[\w./-]+\.(?:js|ts))["'`]/g)].map(([, target]) => target as string);
+
+const lean = (await import(join(ROOT, "scripts/lean-dist.mjs"))) as {
+  readonly withoutComments: (path: string, text: string) => string;
+};
+
+/** It was 1,113,000 with comments, and with declarations that cannot be imported. */
+const PACKED_MAX = 740_000;
 
 test("the package holds dist, README, CHANGELOG, LICENSE and SECURITY, and nothing else", async () => {
   // Without scripts: dist/ has been built before all tests.
@@ -24,8 +36,45 @@ test("the package holds dist, README, CHANGELOG, LICENSE and SECURITY, and nothi
   expect(besides.toSorted()).toEqual(["CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md", "package.json"]);
   expect(paths).toContain("dist/index.js");
   expect(paths).toContain("dist/cli/main.js");
+  // What stays at home is named by nothing that travels. Declarations name each other with the ending of the sources.
+  const travels = new Set(paths.map((path) => path.replace(/\.d\.ts$/, ".ts")));
+  const lost = paths
+    .filter((path) => path.startsWith("dist/"))
+    .flatMap((path) =>
+      named(readFileSync(join(ROOT, path), "utf8"))
+        .map((target) => join(dirname(path), target))
+        .filter((target) => target.startsWith("dist/") && !travels.has(target))
+        .map((target) => `${path} names ${target}`),
+    );
+  expect(lost).toEqual([]);
+  expect(packed.size).toBeLessThan(PACKED_MAX);
   // npm itself needs long to start on a busy machine.
 }, 180_000);
+
+test("comments leave the package, and the code stays as it was, line by line", () => {
+  const source = [
+    "#!/usr/bin/env node",
+    "/** What it is",
+    " *  for. */",
+    'const text = "// no comment"; // one',
+    "const made = /* @__PURE__ */ make(/* of what */ 1);",
+    "    // alone",
+    "const pattern = /\\/\\*.*/; /* over",
+    "lines */ go();",
+    "export { made }",
+    "// last",
+  ].join("\n");
+  expect(lean.withoutComments("a.js", source).split("\n")).toEqual([
+    "#!/usr/bin/env node",
+    'const text = "// no comment";',
+    "const made = /* @__PURE__ */ make(  1);",
+    "const pattern = /\\/\\*.*/; ",
+    " go();",
+    "export { made }",
+    "",
+  ]);
+  expect(() => lean.withoutComments("a.js", "const = 1")).toThrow("a.js cannot be read");
+});
 
 interface LockEntry {
   readonly integrity?: string;

@@ -85,6 +85,7 @@ const pages = [
   "README.md",
   "CONTRIBUTING.md",
   "SECURITY.md",
+  "SUPPORT.md",
   ...readdirSync(join(ROOT, "docs"), { recursive: true, encoding: "utf8" }).map((file) => `docs/${file}`),
 ]
   .filter((path) => path.endsWith(".md") && !NOT_READ.test(path))

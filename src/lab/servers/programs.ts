@@ -73,7 +73,7 @@ export interface ProgramSearch {
   readonly mayInstall?: boolean | undefined;
 }
 
-/** The program's path. Installs its package if it is missing and we may; else throws an error that names the package. */
+/** The program's path: in the folders of HOLDFAST_LAB_PROGRAMS first, for other versions than the machine's. Installs its package if it is missing and we may; else throws an error that names the package. */
 export async function findProgram(name: ProgramName, search: ProgramSearch = {}): Promise<string> {
   const found = look(name, search.folders);
   if (found !== undefined) return found;
@@ -95,6 +95,7 @@ function missing(name: ProgramName, why: string): string {
 function look(name: ProgramName, only?: readonly string[]): string | undefined {
   const source = SOURCES[name];
   const usual = [
+    ...(process.env["HOLDFAST_LAB_PROGRAMS"]?.split(delimiter) ?? []),
     ...(source.folders?.() ?? []),
     ...(process.env["PATH"] ?? "").split(delimiter),
     "/usr/bin",

