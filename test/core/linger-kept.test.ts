@@ -72,3 +72,25 @@ test("its timer keeps the process alive: what lingers is to be given back", () =
   new Lingering(clock).begin({ options: { lingerMs: 50 } } as Hold, 0);
   expect(alive).toEqual([true]);
 });
+
+test.each([
+  ["reserves no second fence", { run: 1 }],
+  ["does not say that it may", { mayLinger: false }],
+])("a grant that %s goes back with its release", async (_, terms) => {
+  const set = stage(LINGER);
+  set.backend.interfere.attempt = async (pass) => ({ ...((await pass()) as object), ...terms });
+  await (await set.locks.acquire("a")).release();
+  expect(stepsOf(set)).toEqual(["attempt", "release"]);
+});
+
+test("what is lost while nothing uses it is given back at once: the store may have it still", async () => {
+  const set = stage(LINGER);
+  const lease = await set.locks.acquire("a");
+  await set.clock.advance(300);
+  await lease.release();
+  expect(stepsOf(set)).toEqual(["attempt"]);
+  set.backend.interfere.renew = async () => [{ held: false }];
+  await set.clock.advance(60);
+  expect(set.backend.count("renew")).toBe(1);
+  expect(stepsOf(set)).toEqual(["attempt", "release"]);
+});
