@@ -417,7 +417,7 @@ test("10,000 locks: few rows are there, an update takes little time, and filter,
     /^\d{3} of 10,000 locks$/.test((await page.locator(".total").textContent()) ?? "") ? true : undefined,
   );
   await page.getByRole("button", { name: "Fence" }).click();
-  expect(await page.locator('[aria-sort="ascending"]').textContent()).toBe("Fence");
+  await page.locator('[aria-sort="ascending"]', { hasText: "Fence" }).waitFor();
   await page.getByLabel("Filter locks").fill("");
   await page.getByRole("button", { name: "Group by prefix" }).click();
   await eventually("groups are shown", async () =>

@@ -51,6 +51,8 @@ export abstract class Lock {
   #taken: Grant | undefined;
   /** The last time that it was acquired. */
   #hold: Hold | undefined;
+  /** Its release has begun. */
+  #leaving: Hold | undefined;
   /** Calls of acquire() that are under way. */
   #tries = 0;
   readonly #never = new AbortController();
@@ -155,7 +157,7 @@ export abstract class Lock {
   /** Does nothing where the lock is no longer this one's. */
   async release(): Promise<void> {
     if (this._refreshTimeInterval > 0) this.stopRefresh();
-    const hold = this.#hold;
+    const hold = (this.#leaving = this.#hold);
     hold?.leave();
     // Where that fails, its signal still aborts when its time is over.
     if (this._acquired || this._acquiredExternally) await this._release();
@@ -199,8 +201,8 @@ export abstract class Lock {
     const sentMs = performance.now();
     // A refresh that fails proves nothing, until the lock's time is over.
     const refreshed = await this._refresh().catch(() => undefined);
-    // An answer about an earlier time that it was acquired says nothing about this one.
-    if (hold !== this.#hold) return;
+    // An answer about an earlier time that it was acquired says nothing about this one; nor does one that a release overtook.
+    if (hold !== this.#hold || hold === this.#leaving) return;
     this._refreshing = false;
     const isHeld = refreshed === true ? hold.confirm(sentMs) : refreshed === undefined && hold.isTrusted;
     if (!isHeld) this.#lose(hold);

@@ -86,7 +86,8 @@ describe("leases", () => {
     for (const one of [...apart, ...rivals]) await backend.release(one);
     const made = countCalls(backend);
     await granted(backend, claim(`${prefix}d`, { renewed: true }));
-    expect(made(), "a cycle asks for no new lease").toEqual(["txn"]);
+    // Looks of claims that are over may go on beside it.
+    expect(made(), "a cycle asks for no new lease").not.toContain("grantLease");
   });
 
   test("of claims that are renewed by another thread, or not at all, are their own", async () => {

@@ -259,3 +259,43 @@ test("fewer permits than one are refused: they would always be had, and hold not
     expect(make).toThrow(/Expected `permits` to be at least 1/u);
   }
 });
+
+test("a refresh that a release overtakes reports no loss", async () => {
+  const { lost, onLockLost } = losses();
+  const real = lab.raws[0] as Redis;
+  const order: string[] = [];
+  let freed = (): void => undefined;
+  let refreshed = (): void => undefined;
+  const isFreed = new Promise<void>((resolve) => (freed = resolve));
+  const isRefreshed = new Promise<void>((resolve) => (refreshed = resolve));
+  // The first call takes it. The second, a refresh, is on its way until the third, its release, is carried out, and is answered first.
+  const call = async (verb: "eval" | "evalsha", args: readonly unknown[]): Promise<unknown> => {
+    order.push(verb);
+    const at = order.length;
+    if (at === 2) await isFreed;
+    const answer = await (real[verb] as (...all: readonly unknown[]) => Promise<unknown>).apply(real, args);
+    if (at === 3) {
+      freed();
+      await isRefreshed;
+    }
+    if (at === 2) setImmediate(refreshed);
+    return answer;
+  };
+  const key = newKey();
+  // So that no call finds its script missing.
+  const before = new Mutex(real, key, { lockTimeout: 60_000, refreshInterval: 10 });
+  await before.acquire();
+  await eventually("it was refreshed", async () => ((await real.pttl(`mutex:${key}`)) > 0 ? true : undefined));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  await before.release();
+  const client = {
+    eval: (...args: readonly unknown[]) => call("eval", args),
+    evalsha: (...args: readonly unknown[]) => call("evalsha", args),
+  };
+  const mutex = new Mutex(client as unknown as Redis, key, { lockTimeout: 60_000, refreshInterval: 10, onLockLost });
+  await mutex.acquire();
+  await eventually("a refresh is on its way", () => (order.length === 2 ? true : undefined));
+  await mutex.release();
+  expect(order).toHaveLength(3);
+  expect(lost).toEqual([]);
+});
