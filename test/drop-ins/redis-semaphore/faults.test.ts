@@ -273,7 +273,7 @@ test("a refresh that a release overtakes reports no loss", async () => {
     order.push(verb);
     const at = order.length;
     if (at === 2) await isFreed;
-    const answer = await (real[verb] as (...all: readonly unknown[]) => Promise<unknown>).apply(real, args);
+    const answer = await (real[verb] as (...all: unknown[]) => Promise<unknown>).apply(real, [...args]);
     if (at === 3) {
       freed();
       await isRefreshed;
