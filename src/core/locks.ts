@@ -148,7 +148,7 @@ class BackendLocks implements Locks {
         ttlMs: checked.ttlMs,
         // A candidate stands for itself: it never re-enters a lease of the code that called elect().
         acquire: async () => (await this.#takeTraced(name, checked, "queue", Infinity))!,
-        hold: (lease, run) => new Scope(this.#engine, lease).run(run),
+        hold: (lease, run) => Scope.run(this.#engine, [lease], run),
         work,
       });
     } finally {
@@ -251,14 +251,9 @@ class BackendLocks implements Locks {
 
   /** Runs the function and releases, whatever it does. What resolves after its lease was lost may not be taken for done. */
   async #work<T>(lease: Taken, work: Work<T>, call: Call): Promise<T> {
-    let inside = (): T | Promise<T> => work(lease);
-    for (const part of partsOf(lease)) {
-      const outer = inside;
-      inside = () => new Scope(this.#engine, part).run(outer);
-    }
     let result: T;
     try {
-      result = await inside();
+      result = await Scope.run(this.#engine, partsOf(lease), () => work(lease));
     } catch (error) {
       // Its own error is reported, whatever the release answers.
       attachLoss(error, await this.#finish(lease, call).catch(() => undefined));

@@ -94,7 +94,7 @@ async function runOnce<T>(
 ): Promise<() => Promise<OnceResult<T>>> {
   let came: T;
   try {
-    came = await new Scope(engine, lease).run(() => work(lease));
+    came = await Scope.run(engine, [lease], () => work(lease));
   } catch (error) {
     const failure = keepFailureMs === undefined ? undefined : { value: encodeFailure(error), keepMs: keepFailureMs };
     attachLoss(error, await lease.finish(failure).catch(() => undefined));

@@ -32,22 +32,32 @@ export class Scope implements Queue {
   #writers = 0;
   readonly #line: RequestList = new RequestList();
 
-  constructor(locks: object, lease: HeldLease) {
+  private constructor(locks: object, lease: HeldLease, outer: Scope | undefined) {
     this.name = lease.name;
     this.#locks = locks;
     this.#lease = lease;
-    this.#outer = Scope.#living(contexts.getStore());
+    this.#outer = Scope.#living(outer);
   }
 
-  /** Runs the holder's function in this context. */
-  async run<T>(work: () => T | Promise<T>): Promise<T> {
+  /** Runs the function that holds these leases in the context of all of them, the last one outermost. */
+  static async run<T>(locks: object, leases: readonly HeldLease[], work: () => T | Promise<T>): Promise<T> {
     opened = true;
+    let innermost = contexts.getStore();
+    const scopes: Scope[] = [];
+    for (const lease of leases.toReversed()) scopes.unshift((innermost = new Scope(locks, lease, innermost)));
+    let inside = (): T | Promise<T> => contexts.run(innermost!, work);
+    // Subscribers are outside, of all of them: what they run is no re-entry.
+    for (const lease of leases) {
+      const next = inside;
+      inside = () => lease.announce(next);
+    }
     try {
-      // Subscribers are outside: what they run is no re-entry.
-      return await this.#lease!.announce(() => contexts.run(this, work));
+      return await inside();
     } finally {
-      this.#running = false;
-      this.#letGo();
+      for (const scope of scopes) {
+        scope.#running = false;
+        scope.#letGo();
+      }
     }
   }
 

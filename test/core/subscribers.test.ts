@@ -180,3 +180,27 @@ test("a listener that is ended in the middle of an event does not hear it", asyn
   await locks.run("a", () => {});
   expect(seen).toEqual(["behind it"]);
 });
+
+// Found by `npm run fuzz -- --one 823166`: a subscriber to the second lock's beginning was inside the first one's lease.
+test("what a subscriber runs when a group begins is no re-entry of the group: it waits for its turn", async () => {
+  const { clock, locks } = stage();
+  const order: string[] = [];
+  const subscribed: Promise<unknown>[] = [];
+  hear("hold:start", (event) => {
+    // Once for each lock of the group, when its lease begins, and not for what the subscriber takes itself.
+    if (subscribed.length >= 2) return;
+    const other = event.name === "x" ? "y" : "x";
+    subscribed.push(locks.run(other, () => void order.push(`subscriber under ${other}`)));
+  });
+  const group = locks.run(["x", "y"], async () => {
+    await clock.sleep(100);
+    order.push("group");
+  });
+  await clock.advance(200);
+  await group;
+  await clock.advance(200);
+  await Promise.all(subscribed);
+  expect(subscribed).toHaveLength(2);
+  expect(order[0]).toBe("group");
+  expect([...order.slice(1)].sort()).toEqual(["subscriber under x", "subscriber under y"]);
+});

@@ -143,7 +143,14 @@ class Play {
       (program.linger === undefined ? 0 : LINGER_MOST_MS) +
       (calm ? 5 + 6 * (program.lagMs ?? 0) : this.#echoMs);
     const isTidy = (): boolean => unwantedIn(this.#stage, this.judge).length === 0;
-    await this.#until(() => isTidy() || (clock.nextDueMs ?? Infinity) > untilMs, Infinity);
+    // A candidate's work may put its machine to sleep again at any time, for longer than is waited here.
+    let stoodStill = false;
+    const look = (): boolean => {
+      stoodStill ||= clients.some(({ process }) => !process.running);
+      return stoodStill || isTidy() || (clock.nextDueMs ?? Infinity) > untilMs;
+    };
+    await this.#until(look, Infinity);
+    if (stoodStill) return this.judge.findings.length === 0;
     for (const claim of unwantedIn(this.#stage, this.judge))
       this.judge.fail("unwanted claim", `the store has ${claim}`);
     return this.judge.findings.length === 0;
