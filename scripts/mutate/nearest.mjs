@@ -39,7 +39,7 @@ const AREAS = [
     REDIS,
     within(
       "backends/redis",
-      "noticed edges pace words adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines",
+      "noticed sampled edges pace words adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines",
     ),
   ],
   [

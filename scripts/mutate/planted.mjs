@@ -4,6 +4,7 @@
 
 const HANDED_OVER = ["test/backends/redis/keeping.test.ts"];
 const FLOOR = ["test/backends/redis/keeping.test.ts"];
+const LINGER = ["test/core/linger-ends.test.ts"];
 const CORE = [
   "test/core/doubt.test.ts",
   "test/core/time.test.ts",
@@ -250,5 +251,41 @@ export const planted = [
     find: '{ flag: "wx", flush: true }',
     put: '{ flag: "wx" }',
     tests: ["test/fence/power.test.ts"],
+  },
+  // A hold that lingers, or a try that waits for one, is in the way of others.
+  {
+    name: "linger-outcome",
+    file: "src/core/lending.ts",
+    find: "if (!hold.lingers || hold.outcome !== undefined || hold.claim",
+    put: "if (!hold.lingers || hold.claim",
+    tests: LINGER,
+  },
+  {
+    name: "linger-deadline-stays",
+    file: "src/core/linger.ts",
+    find: "if (idle !== undefined) this.#deadlines.clear(idle);",
+    put: "void idle;",
+    tests: LINGER,
+  },
+  {
+    name: "linger-not-told-wanted",
+    file: "src/core/local-queue.ts",
+    find: "if (hold.lingers) this.#parts.backend.expectWanted?.(claim);",
+    put: "",
+    tests: LINGER,
+  },
+  {
+    name: "linger-held-up-by-try",
+    file: "src/core/tries.ts",
+    find: "!one.isComingBack && !this.isSilent(one)",
+    put: "!this.isSilent(one)",
+    tests: LINGER,
+  },
+  {
+    name: "linger-in-the-way-of-claim",
+    file: "src/core/by-claim.ts",
+    find: "this.#engine.queueOf(this.name)?.letGo();",
+    put: "",
+    tests: LINGER,
   },
 ];

@@ -128,7 +128,8 @@ test("where news may have been missed, a lease that is not renewed is looked at,
   const [ended, other] = [await here.acquire("a"), await here.acquire("b")];
   await there.forceRelease("a", { fence: ended.fence, reason: "test" });
   listener!.doubt();
-  await expect.poll(() => ended.remaining()).toBe(0);
+  await clock.settle();
+  expect(ended.remaining()).toBe(0);
   expect(ended.signal.reason).toMatchObject({ loss: { kind: "forced", reason: "test" } });
   other.assertHeld();
 });

@@ -11,6 +11,8 @@ describe("the backoff of a refused claim", () => {
     expect(freeInMs([held(100), held(300), held(200)], 5)).toBe(100);
     expect(freeInMs([held(100), { vote: "granted" }, { vote: "granted" }], 5)).toBe(0);
     expect(freeInMs([held(0), held(0), held(0)], 5)).toBe(Infinity);
+    // One that has seen a higher ballot is free, and votes for the next.
+    expect(freeInMs([held(100), { vote: "low", fence: 1n }, { vote: "low", fence: 1n }], 3)).toBe(0);
   });
 
   test("doubles with every refusal, up to a second, and is never a busy loop", () => {

@@ -1,6 +1,7 @@
 /** close() of a quorum: nothing of ours is left at a majority, or the error names it. And reports of one lease are about that one only. */
 import { describe, expect, test } from "vitest";
 import type { Claim, Listener } from "../../../src/contract/backend.ts";
+import { LockBackendError } from "../../../src/contract/errors.ts";
 import { newClaim } from "./servers.ts";
 import { failure, fakeQuorum, granted } from "./fake-members.ts";
 
@@ -86,6 +87,15 @@ describe("S132: close()", () => {
     expect({ lock, fatal }).toEqual({ lock: name, fatal: false });
     expect(message).toMatch(/may be left.*2 of 3 members did not confirm within 2 s.*"closing": fake#2, fake#3/u);
     expect(await failure(backend.close())).toMatchObject({ message });
+  });
+
+  test("names the lock that a member says it could not let go of", async () => {
+    const { clock, fakes, open } = fakeQuorum(3);
+    for (const { member } of fakes)
+      member.close = () => Promise.reject(new LockBackendError("fake", "left-there", "it is still held"));
+    const closing = failure(open().close());
+    await clock.advance(2000);
+    expect(await closing).toMatchObject({ lock: "left-there", message: expect.stringContaining('"left-there"') });
   });
 });
 

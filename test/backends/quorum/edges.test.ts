@@ -50,6 +50,18 @@ describe("a claim that another process began", () => {
   });
 });
 
+test("a claim that asks again is not granted by what its process remembers, without a majority", async () => {
+  const { clock, fakes, open } = fakeQuorum(3);
+  const backend = open({ memberWait: 100 });
+  const claim = newClaim({ name, ttlMs: 2000 });
+  await granted(backend, claim);
+  // No member can say it now.
+  for (const fake of fakes) fake.isCutOff = true;
+  const asking = Promise.allSettled([backend.attempt(claim)]);
+  await clock.advance(200);
+  expect(await asking).toMatchObject([{ status: "rejected" }]);
+});
+
 describe("a release", () => {
   /** Three members that a lease of 2 s, with a lock delay of 3 s, cannot be released at. */
   async function unsure(): Promise<{ clock: FakeClock; fakes: readonly FakeMember[]; backend: Backend; claim: Claim }> {
@@ -341,6 +353,12 @@ describe("what is shown of a lock", () => {
     }));
     await granted(backend, newClaim({ name }));
     expect((await backend.inspect(name)).held).toMatchObject([{ remainingMs: 3000, heldMs: 5000 }]);
+  });
+
+  test("has no id where the members do not say which claim holds it", async () => {
+    const backend = showing(3, (_, state) => ({ ...state, held: state.held.map(({ id: _id, ...rest }) => rest) }));
+    await granted(backend, newClaim({ name }));
+    expect((await backend.inspect(name)).held.map((holding) => "id" in holding)).toEqual([false]);
   });
 });
 
