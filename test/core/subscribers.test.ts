@@ -202,5 +202,5 @@ test("what a subscriber runs when a group begins is no re-entry of the group: it
   await Promise.all(subscribed);
   expect(subscribed).toHaveLength(2);
   expect(order[0]).toBe("group");
-  expect([...order.slice(1)].sort()).toEqual(["subscriber under x", "subscriber under y"]);
+  expect(order.slice(1).toSorted()).toEqual(["subscriber under x", "subscriber under y"]);
 });
