@@ -28,6 +28,7 @@ import { clippedSnapshot } from "../../src/core/snapshot.ts";
 import { defaultUrl, resolveUrl } from "../../src/backends/url-source.ts";
 import { memory } from "../../src/backends/memory/index.ts";
 import { FakeClock } from "../../src/testing/fake-clock.ts";
+import { insides } from "../../src/core/inside.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 describe("the watchdog", () => {
@@ -340,6 +341,32 @@ test("what a store says of holders and of forced releases is cut to what our own
   expect(Object.keys(held[1]!.meta)).toEqual(["note"]);
   expect(held[1]!.meta["note"]).toHaveLength(4096 - "note".length - 6);
   expect(forced).toEqual([{ ...force, by: `${"b".repeat(199)}…`, reason: `${"r".repeat(999)}…` }]);
+});
+
+test("a field for which nothing is left is left out, and not shown as empty", () => {
+  const meta = { a: "x".repeat(4096 - 7 - 7), b: "y" };
+  const one = { name: "a", mode: "exclusive", limit: 1, fence: 1n, heldMs: 1, remainingMs: 1, holder: "me" } as const;
+  const { held } = clippedSnapshot({ held: [{ ...one, meta }], pending: [], forced: [] });
+  expect(held[0]!.meta).toEqual({ a: meta.a });
+});
+
+test.each([
+  [{}, true],
+  [{ renew: false }, false],
+  [{ maxHold: "5s" }, false],
+] as const)("a claim says whether its lease is renewed without an end: %j", async (options, renewed) => {
+  const { backend, locks } = stage();
+  await (await locks.acquire("a", options)).release();
+  expect(backend.steps[0]?.claims).toMatchObject([{ renewed }]);
+});
+
+test("of the queues that are in use, only those are looked at that are meant", async () => {
+  const { locks } = stage();
+  await (await locks.acquire("idle")).release();
+  const leases = await Promise.all(["a", "b"].map((name) => locks.acquire(name)));
+  const { engine } = insides.get(locks)!;
+  expect(engine.queues((name) => name !== "a").map(({ name }) => name)).toEqual(["b"]);
+  await Promise.all(leases.map((lease) => lease.release()));
 });
 
 describe("where a URL comes from", () => {
