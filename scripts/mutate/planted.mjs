@@ -268,7 +268,7 @@ export const planted = [
     tests: LINGER,
   },
   {
-    name: "linger-not-told-wanted",
+    name: "linger-not-heard-wanted",
     file: "src/core/local-queue.ts",
     find: "if (hold.lingers) this.#parts.backend.expectWanted?.(claim);",
     put: "",

@@ -1,4 +1,4 @@
-/** What is over does not linger on, and what lingers is in nobody's way: no timer, no try, no claim of the caller's making. */
+/** What is over does not linger on, and what lingers is in the way of none: no timer, no try, no claim of the caller's making. */
 import { expect, test } from "vitest";
 import type { Claim } from "../../src/contract/backend.ts";
 import type { Clock } from "../../src/contract/clock.ts";
