@@ -25,21 +25,24 @@ export function readAnswer(
   }
 }
 
-function readGrant({ fence, run, ttlMs, fromMs, wanted, mayLinger }: Granted, nowMs: number): Granted | "mistaken" {
+function readGrant(answer: Granted, nowMs: number): Granted | "mistaken" {
+  const { fence, run, ttlMs, fromMs } = answer;
   if (typeof fence !== "bigint" || fence < 1n || fence > MAX_FENCE) return "mistaken";
   if (!Number.isSafeInteger(run) || run < 1) return "mistaken";
   if (run > 1 && fence + BigInt(run) - 1n > MAX_FENCE) return "mistaken";
   if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) return "mistaken";
   // From the future: another clock, mostly the wall clock. It would be trusted for ever.
   if (fromMs !== undefined && !(Number.isFinite(fromMs) && fromMs <= nowMs)) return "mistaken";
-  return { granted: true, fence, run, ttlMs, fromMs, wanted: wanted === true, mayLinger: mayLinger === true };
+  const wanted = answer.wanted === true;
+  const mayLinger = answer.mayLinger === true;
+  return { granted: true, fence, run, ttlMs, fromMs, wanted, mayLinger, sentTwice: answer.sentTwice === true };
 }
 
-function readRefusal({ heldBy, position, retryMs, quarantineMs, outcome }: Refused): Refused | "mistaken" {
+function readRefusal({ heldBy, position, retryMs, quarantineMs, outcome, sentTwice }: Refused): Refused | "mistaken" {
   const kept = outcome === undefined ? undefined : readOutcome(outcome);
   if (kept === "mistaken") return kept;
   const numbers = { position: number(position), retryMs: number(retryMs), quarantineMs: number(quarantineMs) };
-  return { granted: false, heldBy, ...numbers, outcome: kept };
+  return { granted: false, heldBy, ...numbers, outcome: kept, sentTwice: sentTwice === true };
 }
 
 /** What it says is for its readers to check: the store does not look into it, either. */

@@ -14,44 +14,14 @@
  * An answer is certain; a rejection means *unknown*, unless it is a {@link LockBackendError} with `fatal`.
  * The core checks every answer: see answer.ts.
  */
-import type { Claim, KeptOutcome, Outcome } from "./claim.ts";
+import type { Claim, Outcome } from "./claim.ts";
+import type { Granted, Refused } from "./granted.ts";
 import type { LossReason } from "./loss.ts";
-import type { Holding, LockState, Snapshot } from "./snapshot.ts";
+import type { LockState, Snapshot } from "./snapshot.ts";
 
 export type { Claim, HeldLock, KeptOutcome, LocalFacts, Meta, Mode, Outcome } from "./claim.ts";
+export type { Granted, Refused } from "./granted.ts";
 export type { Forced, Holding, LockState, Snapshot, Waiting } from "./snapshot.ts";
-
-export interface Granted {
-  readonly granted: true;
-  readonly fence: bigint;
-  /** How many fences, from `fence` on, belong to this lease: successive local holders take one each. At least 1. */
-  readonly run: number;
-  /**
-   * Trust counts from this instant of the local monotonic clock: read before the request that brought the grant
-   * left, or before which the claim was certainly not granted. Absent: the caller's own reading before it asked.
-   */
-  readonly fromMs?: number | undefined;
-  /** The ttl that the store gave, where it cannot give the one asked for. */
-  readonly ttlMs?: number | undefined;
-  /** True: a claim queued for the lock when it was granted. A hint, as {@link Listener.wanted} is. */
-  readonly wanted?: boolean | undefined;
-  /** True: the lease may be kept for a while after its work, because the store says when it is wanted. */
-  readonly mayLinger?: boolean | undefined;
-}
-
-export interface Refused {
-  readonly granted: false;
-  /** Who is in the way, as far as the store said: for messages, never for decisions. */
-  readonly heldBy: readonly Holding[];
-  /** The store may have lost leases, and grants nothing for this long: until those are over. For messages. */
-  readonly quarantineMs?: number | undefined;
-  /** Place in the store's queue; 1 is next. For messages: it may be a moment old. Absent when the claim is not queued. */
-  readonly position?: number | undefined;
-  /** Ask again after this long if no news came. Absent: the core's own pace. */
-  readonly retryMs?: number | undefined;
-  /** Present, for a claim that wants it: the lock's work was done, and this came of it. */
-  readonly outcome?: KeptOutcome | undefined;
-}
 
 /**
  * What a claim was to the store when its release came: it held the lock, it only waited for it, or the store did not

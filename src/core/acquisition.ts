@@ -106,7 +106,7 @@ export class Acquisition<For = unknown> {
       const untilMs = trustedUntilMs(granted, claim, sent.atMs);
       if (untilMs <= heardAtMs) return goOn();
       this.#asked = undefined;
-      return ended(this, { granted, sent, heardAtMs, trustedUntilMs: untilMs, echoes: false });
+      return ended(this, { granted, sent, heardAtMs, trustedUntilMs: untilMs, echoes: granted.sentTwice === true });
     }, goOn);
   }
 
@@ -151,6 +151,7 @@ export class Acquisition<For = unknown> {
       try {
         heard = await this.#checked(await (answer ?? this.#ask(sent)));
         this.#trouble = undefined;
+        this.#echoes ||= heard.sentTwice === true;
       } catch (cause) {
         this.#asked = undefined;
         this.#trouble = cause;

@@ -16,7 +16,7 @@ import type { Inside } from "./inside.ts";
 import { withoutLinger } from "./linger-option.ts";
 import { answerMs, checkName, toClaim } from "./options.ts";
 import type { HeldLease } from "./lease.ts";
-import type { Queue, Request } from "./request.ts";
+import type { Asked, Queue, Request } from "./request.ts";
 import { announced, takeTraced } from "./traced.ts";
 
 export interface OwnClaim {
@@ -91,6 +91,11 @@ class Past implements Queue {
 
   blockers(): Blockers {
     return this.#acquisition?.blockers(this.#engine.clock.now()) ?? { heldBy: [] };
+  }
+
+  refusalOf(): Asked | undefined {
+    const isRefused = this.#acquisition?.refused !== undefined && this.#own.stealsFor === undefined;
+    return isRefused ? this.#acquisition : undefined;
   }
 
   trouble(): unknown {

@@ -22,7 +22,7 @@ import { Releases } from "./release.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { ProfileSlot } from "./profile.ts";
 import type { RenewThread } from "./renew-thread.ts";
-import { type WaitMode, type Queue, Request, type Taken, tooLate } from "./request.ts";
+import { type WaitMode, type Queue, Request, type Taken, endLate } from "./request.ts";
 import { LocalQueue, type QueueParts } from "./local-queue.ts";
 import { Queues } from "./queues.ts";
 
@@ -219,7 +219,7 @@ export class Engine {
           this.onLongWait?.(request);
         }
         request.wakeLater(nowMs);
-      } else this.giveUp(request, tooLate(request, this.backend.name));
+      } else endLate(request, this.backend.name, nowMs);
     }
     for (const { queue, settled } of early) if (!settled) queue.nudge();
   }

@@ -21,7 +21,7 @@ import { type Done, type Grant, unused } from "./grant.ts";
 import { HeldLease } from "./lease.ts";
 import { type HoldParts, OwnHolds } from "./own-holds.ts";
 import { publish, publishLess } from "./publish.ts";
-import { type Queue, type Request, RequestList } from "./request.ts";
+import { type Asked, type Queue, type Request, RequestList } from "./request.ts";
 import { canSwap, isOver, loseOlder, mayLend, mayLinger, seatsFor } from "./lending.ts";
 import { loseExpired } from "./report-lost.ts";
 import { describe, factsOf } from "./shown.ts";
@@ -101,6 +101,10 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
   blockers(): Blockers {
     const nowMs = this.#parts.clock.now();
     return this.refusedBy(nowMs) ?? { heldBy: this.held.map((hold) => describe(hold, nowMs)) };
+  }
+
+  refusalOf(request: Request): Asked | undefined {
+    return request.waits ? undefined : this.#tries?.refusalOf(request);
   }
 
   trouble(waits: boolean): unknown {

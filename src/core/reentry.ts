@@ -138,6 +138,10 @@ export class Scope implements Queue {
     return undefined;
   }
 
+  refusalOf(): undefined {
+    return undefined;
+  }
+
   nudge(): void {}
 
   #mayEnter(mode: Mode): boolean {

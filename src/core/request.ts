@@ -33,6 +33,8 @@ export interface Queue {
   leave(request: Request): void;
   /** Who is in the way, for messages. */
   blockers(): Blockers;
+  /** A claim that the store has refused since the request was made: a try that waits for a lock to come back is busy if that takes too long. */
+  refusalOf(request: Request): Asked | undefined;
   /** Why the store could not be asked, if that is what delays those who wait, or those who only try. */
   trouble(waits: boolean): unknown;
   /** Called now and then while a request waits: look whether the store still answers. */
@@ -40,7 +42,7 @@ export interface Queue {
 }
 
 /** A claim that was asked for. */
-interface Asked {
+export interface Asked {
   readonly questions: number;
   readonly refused: Refused | undefined;
   blockers(nowMs: number): Blockers;
@@ -180,8 +182,16 @@ export class Request implements Deadline {
   }
 }
 
-/** Why a request whose waiting time is over fails: the lock is busy, or the store could not be asked. */
-export function tooLate({ queue, waits, options, deadlock }: Request, backend: string): Error {
+/** Its waiting time is over: the lock is busy, or the store could not be asked. */
+export function endLate(request: Request, backend: string, nowMs: number): void {
+  const { queue } = request;
+  const asked = queue.refusalOf(request);
+  if (asked === undefined) request.fail(tooLate(request, backend));
+  else request.refuse(asked.blockers(nowMs), asked);
+  queue.leave(request);
+}
+
+function tooLate({ queue, waits, options, deadlock }: Request, backend: string): Error {
   const cause = queue.trouble(waits);
   if (cause === undefined && waits) {
     const { heldBy, quarantineMs } = queue.blockers();

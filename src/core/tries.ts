@@ -18,7 +18,7 @@ import { asBackendError } from "../contract/errors.ts";
 import type { Done, Grant } from "./grant.ts";
 import type { Hold } from "./hold.ts";
 import { Acquisitions, type ClaimParts, type Judgement } from "./acquisitions.ts";
-import { RequestList, type Request } from "./request.ts";
+import { type Asked, RequestList, type Request } from "./request.ts";
 
 /** How many questions may be out before the store has said anything, and at most. */
 const ASKED_FIRST = 8;
@@ -111,6 +111,11 @@ export class Tries extends Acquisitions {
     return worthless.length > 0;
   }
 
+  refusalOf(request: Request): Asked | undefined {
+    const isFor = (one: Acquisition<Request>): boolean => request.number <= one.upTo && isSameTo(one, request);
+    return this.claims.find((one) => one.refused !== undefined && isFor(one));
+  }
+
   trouble(): unknown {
     return this.troubleAt(this.#parts.clock.now());
   }
@@ -128,11 +133,8 @@ export class Tries extends Acquisitions {
 
   protected refused(acquisition: Acquisition<Request>): void {
     this.#most = 1;
-    const { mode, limit, wantsOutcome = false } = acquisition.claim;
     const blockers = acquisition.blockers(this.#parts.clock.now());
-    // Who fits beside whom depends on nothing else; but who wants an outcome may get one though the lock is busy.
-    const isSame = ({ options }: Request): boolean =>
-      options.mode === mode && options.limit === limit && (wantsOutcome || !options.wantsOutcome);
+    const isSame = (request: Request): boolean => isSameTo(acquisition, request);
     this.#answer(acquisition, isSame, (request) => request.refuse(blockers, acquisition));
   }
 
@@ -205,6 +207,12 @@ export class Tries extends Acquisitions {
     acquisition.request = heir;
     return undefined;
   }
+}
+
+/** A refusal speaks for both. Who fits beside whom depends on nothing else; but who wants an outcome may get one though the lock is busy. */
+function isSameTo({ claim }: Acquisition<Request>, { options }: Request): boolean {
+  const isSame = options.mode === claim.mode && options.limit === claim.limit;
+  return isSame && (claim.wantsOutcome === true || !options.wantsOutcome);
 }
 
 /** True: what this process holds, for sure and now, is in this request's way. What is in doubt may be free by now. */

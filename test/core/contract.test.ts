@@ -101,7 +101,9 @@ describe("an answer of a backend", () => {
   });
 
   test("says only what is really said in it", () => {
-    expect(readAnswer({ granted: true, fence: 5n, run: 2, wanted: 1, mayLinger: "x" } as never, NOW)).toEqual({
+    expect(
+      readAnswer({ granted: true, fence: 5n, run: 2, wanted: 1, mayLinger: "x", sentTwice: {} } as never, NOW),
+    ).toEqual({
       granted: true,
       fence: 5n,
       run: 2,
@@ -109,10 +111,14 @@ describe("an answer of a backend", () => {
       fromMs: undefined,
       wanted: false,
       mayLinger: false,
+      sentTwice: false,
     });
-    expect(readAnswer({ granted: true, fence: 5n, run: 2, wanted: true, mayLinger: true }, NOW)).toMatchObject({
+    expect(
+      readAnswer({ granted: true, fence: 5n, run: 2, wanted: true, mayLinger: true, sentTwice: true }, NOW),
+    ).toMatchObject({
       wanted: true,
       mayLinger: true,
+      sentTwice: true,
     });
     const refusal = { granted: false, heldBy: [], position: "1", retryMs: null, quarantineMs: 5 } as never;
     expect(readAnswer(refusal, NOW)).toEqual({
@@ -122,7 +128,9 @@ describe("an answer of a backend", () => {
       position: undefined,
       retryMs: undefined,
       quarantineMs: 5,
+      sentTwice: false,
     });
+    expect(readAnswer({ granted: false, heldBy: [], sentTwice: true }, NOW)).toMatchObject({ sentTwice: true });
     for (const none of [undefined, null, {}, { granted: 1 }, { granted: "true" }])
       expect(readAnswer(none as never, NOW)).toBe("none");
     expect(readAnswer(poison as never, NOW)).toBe("mistaken");

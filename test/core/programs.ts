@@ -595,6 +595,20 @@ export const programs: readonly OldProgram[] = [
       threads: [{ client: 0, steps: [{ do: "try", lock: ["x", "y", "z"], with: { ttl: 300 } }] }],
     },
   },
+  {
+    id: "S142",
+    title: "a try is busy if a lock that lingered does not come back in time", // seed 37454
+    broke: "unexpected error",
+    program: {
+      seed: 0,
+      lagMs: 90,
+      linger: 10,
+      threads: [
+        { client: 0, steps: [{ do: "try", lock: "x", with: { ttl: 300, linger: 30 } }] },
+        { client: 1, steps: [{ do: "run", lock: ["x", "y"], steps: [] }] },
+      ],
+    },
+  },
 ];
 
 /** S128, found at seed 108413: on 83aced5 the watchdog loops for ever, so that this runs in a thread that can be ended. */

@@ -565,19 +565,23 @@ describe("rule 5: a lease ends once", () => {
   test.each([
     [
       "had no answer: it may take the lock again behind another's back, and a renewal must be about the same lease",
-      true,
+      "lost",
     ],
-    ["was answered: nothing can, and renewals need not say which lease they are about", false],
-  ])("S165: the first of two questions for a claim %s", async (_, isLost) => {
+    ["was sent twice, and granted: the other copy may", "granted twice"],
+    ["was sent twice, and refused: the other copy may", "refused twice"],
+    ["was answered: nothing can, and renewals need not say which lease they are about", "answered"],
+  ])("S165: the first of two questions for a claim %s", async (_, how) => {
     const { clock, store, backend, locks, other } = stage();
+    const isLost = how !== "answered";
     const fences: unknown[] = [];
     const renew = backend.renew.bind(backend);
     backend.renew = (claims, its) => (fences.push(its), renew(claims, its));
-    const rival = isLost ? undefined : await other().acquire("a");
+    const rival = how.startsWith("granted") || how === "lost" ? undefined : await other().acquire("a");
     backend.interfere.attempt = async (pass) => {
       backend.interfere.attempt = undefined;
-      if (isLost) throw new Error("no answer");
-      return await pass();
+      if (how === "lost") throw new Error("no answer");
+      const answer = await pass();
+      return how.endsWith("twice") ? { ...(answer as object), sentTwice: true } : answer;
     };
     const taking = locks.acquire("a", { ttl: "3s" });
     await clock.advance(100);

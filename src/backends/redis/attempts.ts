@@ -68,6 +68,7 @@ export class Attempts {
     const text = terms.of(claim, claim.queues, "calm");
     const sentMs = settings.clock.now();
     const entry = claims.add(claim, sentMs);
+    entry.breaks = connection.breaks();
     claims.begin(entry, ENTERING);
     return connection.evalshaOn(attempt.sha, key, names.markerBeside(key, false), claim.id, text).then(
       (reply) => this.#answered(claim, entry, key, reply, claim.queues, sentMs),
@@ -135,12 +136,13 @@ export class Attempts {
    * make the quarantine useless. `way`: the script, if it is not attempt.
    */
   async #enter(claim: Claim, queues: boolean, way: Way = ATTEMPT, follows = 0): Promise<Granted | Refused> {
-    const { names, settings, scripts, terms, checks, claims, releases } = this.#parts;
+    const { connection, names, settings, scripts, terms, checks, claims, releases } = this.#parts;
     if (settings.quarantineMs > 0) await checks.check(claim).catch(scripts.explained(claim.name));
     const key = names.lock(claim.name);
     const args = [claim.id, terms.of(claim, queues, way.crowd), ...way.args];
     const sentMs = settings.clock.now();
     const entry = claims.add(claim, sentMs);
+    entry.breaks = connection.breaks();
     claims.begin(entry, ENTERING);
     let reply: unknown;
     try {
@@ -167,13 +169,14 @@ export class Attempts {
     sentMs: number,
     follows = 0,
   ): Granted | Refused | Promise<Granted | Refused> {
-    const { scripts, terms, checks, claims, waiters } = this.#parts;
+    const { connection, scripts, terms, checks, claims, waiters } = this.#parts;
     scripts.wrote = true; // A refusal is a write too.
     claims.end(entry, ENTERING);
+    const isTwice = connection.breaks() !== entry.breaks;
     const fences = toRun(reply);
     if (fences !== undefined) {
       waiters.forget(claim.id);
-      return toGranted(fences, sentMs);
+      return isTwice ? { ...toGranted(fences, sentMs), sentTwice: true } : toGranted(fences, sentMs);
     }
     if (isBusy(reply)) return this.#follow(claim, entry, queues, follows);
     const { refused, learned, wallMs } = toRefused(claim.name, reply);
@@ -182,11 +185,11 @@ export class Attempts {
     if (learned === undefined) {
       waiters.forget(claim.id);
       claims.left(entry, true);
-      return refused;
+      return { ...refused, sentTwice: isTwice };
     }
     const ticketMs = terms.ticketMs(claim);
     waiters.queued(claim, key, ticketMs, sentMs, learned, wallMs);
-    return { ...refused, retryMs: ticketMs };
+    return { ...refused, retryMs: ticketMs, sentTwice: isTwice };
   }
 
   /** Tries again for a lock with many lapsed tickets, as long as the claim is wanted. The store does not know the claim yet. */

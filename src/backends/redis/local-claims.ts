@@ -31,6 +31,8 @@ export interface Entry {
   /** The beginning of its id. */
   readonly shown: string;
   readonly sinceMs: number;
+  /** How many connections the client had lost when the claim was last requested. */
+  breaks: number;
   /** `leaving`: its release is under way. `unwanted`: it was released, but the store did not answer. */
   state: "wanted" | "leaving" | "unwanted";
   /** Another claim whose id begins with the same characters. */
@@ -151,7 +153,9 @@ export class LocalClaims {
       first = this.#entries.get(shown);
     }
     const state = "wanted";
-    const entry: Entry = { claim, shown, sinceMs, state, next: first, asked: 0, before: undefined, after: undefined };
+    const none = undefined;
+    const asked = 0;
+    const entry: Entry = { claim, shown, sinceMs, breaks: 0, state, next: first, asked, before: none, after: none };
     this.#entries.set(shown, entry);
     return entry;
   }

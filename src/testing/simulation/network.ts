@@ -112,7 +112,7 @@ export class Network {
     return this.#commands.ask(
       claim.name,
       () => this.#remote.counter.count(claim.name, step),
-      (counted, twice) => understood(this.#entered(claim, sentMs, counted), twice),
+      (counted, twice) => understood({ ...this.#entered(claim, sentMs, counted), sentTwice: twice }, twice),
       () => {
         if (claim.queues) this.#waiters.unsure(claim, claim.name, claim.ttlMs);
       },

@@ -65,6 +65,8 @@ const OPERATIONS: Readonly<Record<string, (stage: Stage) => Promise<void>>> = {
   acquire: async ({ far, losing, name, near }) => {
     const claim = claimOf({ name });
     const answer = await losing(claim.id, () => far.attempt(claim));
+    // The core must know: a copy may be on its way.
+    if (answer !== UNKNOWN) expect(answer.sentTwice).toBe(true);
     const { fence } = await granted(far, claim);
     expect([UNKNOWN, fence]).toContain(answer === UNKNOWN ? answer : answer.granted && answer.fence);
     expect((await near.query(name)).held).toMatchObject([{ fence }]);
@@ -74,7 +76,7 @@ const OPERATIONS: Readonly<Record<string, (stage: Stage) => Promise<void>>> = {
     const [holder, waiter] = [claimOf({ name }), claimOf({ name })];
     await granted(near, holder);
     const answer = await losing(waiter.id, () => far.attempt(waiter));
-    if (answer !== UNKNOWN) expect(answer).toMatchObject({ granted: false, position: 1 });
+    if (answer !== UNKNOWN) expect(answer).toMatchObject({ granted: false, position: 1, sentTwice: true });
     expect(await refused(far, waiter)).toMatchObject({ position: 1 });
     expect((await near.query(name)).pending).toHaveLength(1);
     await near.release(holder);
@@ -101,7 +103,7 @@ const OPERATIONS: Readonly<Record<string, (stage: Stage) => Promise<void>>> = {
     const answer = await losing(next.id, () => far.swap(held, next));
     if (answer !== UNKNOWN) expect([undefined, "held"]).toContain(answer.released);
     const { fence } = await granted(far, next);
-    if (answer !== UNKNOWN) expect(answer).toMatchObject({ granted: true, fence });
+    if (answer !== UNKNOWN) expect(answer).toMatchObject({ granted: true, fence, sentTwice: true });
     expect((await near.query(name)).held).toMatchObject([{ fence }]);
     expect(await far.release(next)).toBe("held");
   },

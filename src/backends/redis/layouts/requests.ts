@@ -93,14 +93,16 @@ export class Requests {
   ): Promise<Granted | Refused> {
     const before = this.#asked.get(claim);
     const sentMs = this.#clock.now();
+    const breaks = this.#connection.breaks();
     const reply = await this.#underWay.send(claim, ask);
+    const sentTwice = this.#connection.breaks() !== breaks;
     if (typeof reply === "string" && FENCE.test(reply)) {
       this.#asked.delete(claim);
-      return { granted: true, fence: BigInt(reply), run: 1, fromMs: sentMs };
+      return { granted: true, fence: BigInt(reply), run: 1, fromMs: sentMs, sentTwice };
     }
     const tries = (before?.tries ?? -1) + 1;
     this.#asked.set(claim, { sentMs, tries });
-    return refused(reply, tries);
+    return { ...refused(reply, tries), sentTwice };
   }
 
   /** Ends when `onEnd` calls back, for what came since the claim was last asked for, or with the signal. */
