@@ -151,8 +151,17 @@ for (const client of LIBRARIES) {
       expect(error.message).toMatch(/refused the password/u);
       expect(inspected(error)).not.toContain("wr0ng-one");
     });
+    test("a database that the server does not have is said to be missing, and no trouble with the network", async () => {
+      const error = await refusal(`redis://:${secret}@127.0.0.1:${locked.port}/99?client=${client}`);
+      expect(error.message).toMatch(/no database of that number/u);
+    });
+    test("sentinels that want a password of their own say which option has it", async () => {
+      const { password } = sentinels.primary;
+      const url = `redis+sentinel://:${password}@127.0.0.1:${sentinels.sentinels[0]?.port}/${sentinels.service}`;
+      expect((await refusal(`${url}?client=${client}`)).message).toMatch(/wants a password.*sentinelPassword=/u);
+    });
     test("no password where one is needed says so", async () => {
-      expect((await refusal(`redis://127.0.0.1:${locked.port}?client=${client}`)).message).toMatch(/password/u);
+      expect((await refusal(`redis://127.0.0.1:${locked.port}?client=${client}`)).message).toMatch(/wants a password/u);
     });
   });
 }
