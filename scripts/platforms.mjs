@@ -11,7 +11,7 @@ import { basename, delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { argumentsOf } from "./arguments.mjs";
-import { fromDebian, fromPython } from "./platforms/archives.mjs";
+import { fromDebian, fromMaven, fromPython } from "./platforms/archives.mjs";
 import { PLATFORMS } from "./platforms/list.mjs";
 import { tableOf, withTable } from "./platforms/table.mjs";
 
@@ -21,8 +21,9 @@ const CACHE = join(root, "node_modules/.cache/holdfast-platforms");
 const RESULTS = join(root, "scripts/platforms/results.json");
 const PAGE = join(root, "docs/platforms.md");
 
-async function folderOf({ debian, python }) {
+async function folderOf({ debian, maven, python }) {
   if (debian !== undefined) return await fromDebian(CACHE, debian);
+  if (maven !== undefined) return await fromMaven(CACHE, maven);
   if (python !== undefined) return await fromPython(CACHE, python);
   return undefined;
 }
@@ -55,7 +56,9 @@ function conformance(tests, folder) {
     child.once("close", () => {
       const report = JSON.parse(readFileSync(file, "utf8"));
       const red = report.testResults.flatMap(({ assertionResults }) =>
-        assertionResults.filter(({ status }) => status === "failed").map(({ fullName }) => fullName),
+        assertionResults
+          .filter(({ status }) => status === "failed")
+          .map(({ fullName, failureMessages }) => `${fullName}: ${String(failureMessages[0]).split("\n")[0]}`),
       );
       // A file that could not begin has no red tests, but some that did not run, or none at all.
       for (const { name, status, message, assertionResults } of report.testResults) {
@@ -71,7 +74,6 @@ function conformance(tests, folder) {
 async function tryOut(platform) {
   const { store, version, tests } = platform;
   const day = new Date().toISOString().slice(0, 10);
-  if (platform.missing !== undefined) return { store, day, reason: platform.missing };
   let folder;
   let found;
   try {

@@ -5,6 +5,7 @@
 import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { Application, OptionDefaults, ReflectionKind } from "typedoc";
+import { missingNames } from "./exported-names.mjs";
 
 const ROOT = join(import.meta.dirname, "..");
 const OUT = join(ROOT, "docs/generated/api");
@@ -63,5 +64,7 @@ export async function writeApi() {
   rmSync(OUT, { recursive: true, force: true });
   await app.generateOutputs(project);
   if (app.logger.hasErrors()) throw new Error("the API reference could not be written");
+  const missing = missingNames(OUT, entries);
+  if (missing.length > 0) throw new Error(`the API reference lacks ${missing.join(", ")}`);
   return entries.map(({ name }) => name);
 }

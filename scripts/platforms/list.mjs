@@ -1,6 +1,9 @@
 // Which versions of which stores are tried, where they come from, and what is run on them.
 
 const REDIS = ["redis", "quorum"];
+/** Several servers that share the work, and the locks of other libraries: rows of their own, on the latest of both servers. */
+const GROUPS = ["redis-sentinel", "redis-cluster"];
+const LAYOUTS = ["redisson", "redis-plain"];
 const asRedis = (server, cli) => ({
   "redis-server": `usr/bin/${server}-server`,
   "redis-sentinel": `usr/bin/${server}-sentinel`,
@@ -10,6 +13,16 @@ const ofPostgres = (version) =>
   Object.fromEntries(
     ["postgres", "initdb", "psql", "pg_basebackup"].map((name) => [name, `usr/lib/postgresql/${version}/bin/${name}`]),
   );
+const REDIS_8 = {
+  store: "Redis",
+  debian: { release: "trixie", packages: ["redis-server", "redis-sentinel"], programs: asRedis("redis", "redis-cli") },
+  version: ["redis-server", "--version"],
+};
+const VALKEY_9 = {
+  store: "Valkey",
+  debian: { release: "sid", packages: ["valkey-server", "valkey-sentinel"], programs: asRedis("valkey", "valkey-cli") },
+  version: ["redis-server", "--version"],
+};
 const ETCD = { etcd: "usr/bin/etcd", etcdctl: "usr/bin/etcdctl" };
 
 /** `version` is asked of the program itself: what was run is what the table says. */
@@ -22,17 +35,9 @@ export const PLATFORMS = [
     tests: REDIS,
   },
   { name: "redis-7.0", store: "Redis", version: ["redis-server", "--version"], tests: REDIS },
-  {
-    name: "redis-8.0",
-    store: "Redis",
-    debian: {
-      release: "trixie",
-      packages: ["redis-server", "redis-sentinel"],
-      programs: asRedis("redis", "redis-cli"),
-    },
-    version: ["redis-server", "--version"],
-    tests: REDIS,
-  },
+  { name: "redis-8.0", ...REDIS_8, tests: REDIS },
+  { name: "redis-8.0-groups", ...REDIS_8, tests: GROUPS },
+  { name: "redis-8.0-layouts", ...REDIS_8, tests: LAYOUTS },
   {
     name: "valkey-8",
     store: "Valkey",
@@ -44,17 +49,9 @@ export const PLATFORMS = [
     version: ["redis-server", "--version"],
     tests: REDIS,
   },
-  {
-    name: "valkey-9",
-    store: "Valkey",
-    debian: {
-      release: "sid",
-      packages: ["valkey-server", "valkey-sentinel"],
-      programs: asRedis("valkey", "valkey-cli"),
-    },
-    version: ["redis-server", "--version"],
-    tests: REDIS,
-  },
+  { name: "valkey-9", ...VALKEY_9, tests: REDIS },
+  { name: "valkey-9-groups", ...VALKEY_9, tests: GROUPS },
+  { name: "valkey-9-layouts", ...VALKEY_9, tests: LAYOUTS },
   { name: "etcd-3.4", store: "etcd", version: ["etcd", "--version"], tests: ["etcd"] },
   {
     name: "etcd-3.5",
@@ -67,7 +64,16 @@ export const PLATFORMS = [
   {
     name: "zookeeper-3.9",
     store: "ZooKeeper",
-    missing: "Debian's jar of 3.9 names its libraries by absolute paths, and would run with parts of 3.8",
+    // Debian's jar of 3.9 names its libraries by absolute paths, and would run with parts of 3.8.
+    maven: {
+      jar: "org.apache.zookeeper:zookeeper:3.9.4",
+      // The server's own package brings these as files; its description for Maven does not name them.
+      beside: [
+        "org.xerial.snappy:snappy-java:1.1.10.5",
+        "io.dropwizard.metrics:metrics-core:4.1.12.1",
+        "org.slf4j:slf4j-reload4j:2.0.13",
+      ],
+    },
     version: ["zookeeper.jar"],
     tests: ["zookeeper"],
   },

@@ -56,9 +56,9 @@ function boostDocument(address) {
 
 const HERO = {
   name: "Holdfast",
-  text: "A distributed lock that tells you when it was lost",
+  text: "A distributed lock that warns its holder in time",
   tagline:
-    "Leases with fences over files, Redis, Redlock, Postgres, ZooKeeper and etcd, behind one small API for Node.",
+    "One process at a time does the work, and is warned before another one can take over. On files, Redis, Postgres, ZooKeeper or etcd, with one small API for Node.",
   actions: [
     { theme: "brand", text: "Start", link: "/start" },
     { theme: "alt", text: "Choose a backend", link: "/choose" },
@@ -74,7 +74,7 @@ const english = [...toGroups(ENGLISH), api(), decisions()];
 
 export default defineConfig({
   title: "Holdfast",
-  description: "A distributed lock for Node that tells you when it was lost.",
+  description: "A distributed lock for Node that warns its holder before another process can take over.",
   lang: "en",
   head: [["link", { rel: "icon", href: `data:image/svg+xml,${encodeURIComponent(ICON)}` }]],
   base: "/holdfast/",
@@ -112,6 +112,8 @@ export default defineConfig({
         outline: { level: [2, 3], label: "本页目录" },
         docFooter: { prev: "上一页", next: "下一页" },
         darkModeSwitchLabel: "外观",
+        lightModeSwitchTitle: "切换到浅色",
+        darkModeSwitchTitle: "切换到深色",
         sidebarMenuLabel: "目录",
         returnToTopLabel: "回到顶部",
         langMenuLabel: "语言",
@@ -138,8 +140,11 @@ export default defineConfig({
         locales: {
           zh: {
             translations: {
-              button: { buttonText: "搜索" },
+              button: { buttonText: "搜索", buttonAriaLabel: "搜索" },
               modal: {
+                displayDetails: "显示详细内容",
+                resetButtonTitle: "清除",
+                backButtonTitle: "关闭搜索",
                 noResultsText: "没有结果",
                 footer: { selectText: "选择", navigateText: "切换", closeText: "关闭" },
               },

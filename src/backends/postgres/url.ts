@@ -6,7 +6,7 @@
  *
  * No error repeats the URL, because it may hold a password.
  */
-import { ArgumentError } from "../../contract/argument-error.ts";
+import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { readFileSync } from "node:fs";
 import type { Duration } from "../../contract/duration.ts";
 import { quote } from "../../contract/errors.ts";
@@ -55,7 +55,9 @@ export function parseUrl(url: string): Endpoint {
     throw new ArgumentError('Expected `url` to look like "postgres://user:password@host:5432/database"');
   }
   const params = new URLSearchParams(query ?? "");
+  const known: string[] = [];
   const take = (name: string): string | undefined => {
+    known.push(name);
     const value = params.get(name) ?? undefined;
     params.delete(name);
     return value;
@@ -72,7 +74,9 @@ export function parseUrl(url: string): Endpoint {
     options: toOptions(take),
   };
   const [unknown] = params.keys();
-  if (unknown !== undefined) throw new ArgumentError(`Expected no \`${unknown.slice(0, 40)}\` in \`url\``);
+  if (unknown !== undefined) {
+    throw new ArgumentError(`Expected \`url\` to have options of ${known.join(", ")} only, got ${got(unknown)}`);
+  }
   return endpoint;
 }
 

@@ -16,7 +16,17 @@ const KNOWN: readonly Known[] = [
     text: "its key in Redis holds something else, which was left untouched. Choose another `prefix`, or remove that key if it is not needed",
   },
   {
-    pattern: /^(NOAUTH|WRONGPASS)|invalid (username-)?password|AUTH failed|without any password configured/iu,
+    pattern: /^NOAUTH/u,
+    fatal: true,
+    text: "Redis wants a password, and got none. Give it to the client; in a URL it is redis://:password@host, and that of sentinels is ?sentinelPassword=",
+  },
+  {
+    pattern: /DB index is out of range/u,
+    fatal: true,
+    text: "there is no database of that number. Redis has 16, unless its `databases` says otherwise",
+  },
+  {
+    pattern: /^WRONGPASS|invalid (username-)?password|AUTH failed|without any password configured/iu,
     fatal: true,
     text: "Redis refused the password or user name. Check the credentials that the client was given",
   },

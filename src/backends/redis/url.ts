@@ -8,7 +8,7 @@
  *
  * The backend's options may follow as a query. No error repeats the URL, because it may hold a password.
  */
-import { ArgumentError } from "../../contract/argument-error.ts";
+import { ArgumentError, got } from "../../contract/argument-error.ts";
 import type { Duration } from "../../contract/duration.ts";
 import type { Topology } from "./connection.ts";
 import type { Durability, RedisOptions } from "./options.ts";
@@ -54,10 +54,10 @@ const KINDS: Readonly<Record<string, { topology: Topology; tls: boolean; unix?: 
   "redis+unix": { topology: "standalone", tls: false, unix: true },
 };
 
-/** Throws a `TypeError` that says what is wrong with it. */
-export function parseUrl(url: string): Endpoint {
+/** Throws a `TypeError` that says what is wrong with it. `own`: options of a layout, which were taken out of it. */
+export function parseUrl(url: string, own: readonly string[] = []): Endpoint {
   try {
-    return parse(url);
+    return parse(url, own);
   } catch (error) {
     // An unescaped / # or ? in a password ends the part before the hosts, and everything behind it is misread.
     if (!RAW_CREDENTIALS.test(url)) throw error;
@@ -67,14 +67,16 @@ export function parseUrl(url: string): Endpoint {
   }
 }
 
-function parse(url: string): Endpoint {
+function parse(url: string, own: readonly string[]): Endpoint {
   const [, scheme = "", login, hosts = "", path = "", query] = URL_PATTERN.exec(url) ?? [];
   const kind = KINDS[scheme.toLowerCase()];
   if (kind === undefined) {
     throw new ArgumentError(`Expected \`url\` to look like "${Object.keys(KINDS).join('://…", "')}://…"`);
   }
   const params = new URLSearchParams(query ?? "");
+  const known: string[] = ["layout", ...own];
   const take = (name: string): string | undefined => {
+    known.push(name);
     const value = params.get(name) ?? undefined;
     params.delete(name);
     return value;
@@ -101,8 +103,12 @@ function parse(url: string): Endpoint {
     client: toClient(take("client")),
     options: toOptions(take),
   };
-  const [unknown] = [...params.keys(), ...segments];
-  if (unknown !== undefined) throw new ArgumentError(`Expected no \`${unknown.slice(0, 40)}\` in \`url\``);
+  const [unknown] = params.keys();
+  if (unknown !== undefined) {
+    throw new ArgumentError(`Expected \`url\` to have options of ${known.join(", ")} only, got ${got(unknown)}`);
+  }
+  const [more] = segments;
+  if (more !== undefined) throw new ArgumentError(`Expected no \`${more.slice(0, 40)}\` in \`url\``);
   return endpoint;
 }
 

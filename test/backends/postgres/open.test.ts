@@ -100,6 +100,10 @@ describe("URLs", () => {
     expect(parseUrl("postgres://db?sslmode=verify-full").ssl).toMatchObject({ rejectUnauthorized: true });
   });
 
+  test("an option that is not known is named, with those that are", () => {
+    expect(() => parseUrl("postgres://db/app?migrat=true")).toThrow(/options of .*\bmigrate\b.* only, got "migrat"/u);
+  });
+
   test.each([
     "postgres://me:se/cret@db/app",
     "postgres://me:1234/secret@db/app",

@@ -41,6 +41,7 @@ describe("URLs", () => {
   test.each([
     ["?layout=other", /`layout` in `url` to be plain/u],
     ["?layout=plain&failover=quarantine", /no `failover` in `url`: layout=plain knows nothing of it/u],
+    ["?layout=plain&gpa=1s", /options of layout, gap, events, .* only, got "gpa"/u],
     ["?layout=plain&run=3", /no `run`/u],
     ["?layout=plain&events=maybe", /`events` in `url` to be true or false/u],
     ["?layout=plain&gap=long", /`gap`/u],

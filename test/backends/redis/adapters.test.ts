@@ -359,3 +359,7 @@ describe("who a server is", () => {
     });
   });
 });
+
+test("a URL in the place of a client is refused with the call that takes one, and is not repeated", () => {
+  expect(() => connectionOf("redis://:secret@localhost")).toThrow(/got a text\. To open a URL use connect\(url\)$/u);
+});

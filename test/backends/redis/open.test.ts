@@ -11,6 +11,7 @@ import { type ClusterLab, startCluster } from "../../../src/lab/servers/cluster.
 import { freePort } from "../../../src/lab/servers/scratch.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { type SentinelLab, startSentinels } from "../../../src/lab/servers/sentinels.ts";
+import { toBackendError } from "../../../src/backends/redis/errors.ts";
 import { notInstalled, openBackend, openMember, openRenewer } from "../../../src/backends/redis/open.ts";
 import { LOGIN, PASSWORD } from "../../login.ts";
 import { claimOf, Clients, granted, refused, rivalOf } from "./lab.ts";
@@ -151,8 +152,12 @@ for (const client of LIBRARIES) {
       expect(error.message).toMatch(/refused the password/u);
       expect(inspected(error)).not.toContain("wr0ng-one");
     });
+    test("a database that the server does not have is said to be missing, and no trouble with the network", async () => {
+      const error = await refusal(`redis://:${secret}@127.0.0.1:${locked.port}/99?client=${client}`);
+      expect(error.message).toMatch(/no database of that number/u);
+    });
     test("no password where one is needed says so", async () => {
-      expect((await refusal(`redis://127.0.0.1:${locked.port}?client=${client}`)).message).toMatch(/password/u);
+      expect((await refusal(`redis://127.0.0.1:${locked.port}?client=${client}`)).message).toMatch(/wants a password/u);
     });
   });
 }
@@ -181,6 +186,12 @@ describe.concurrent("a client that you bring", () => {
 function inspected(error: Error): string {
   return inspect(error, { depth: 12, showHidden: true });
 }
+
+test("a server or a sentinel that wants a password, and got none, says where both stand in a URL", () => {
+  const { message, fatal } = toBackendError(new Error("NOAUTH Authentication required."), "");
+  expect(message).toMatch(/wants a password.*redis:\/\/:password@host.*\?sentinelPassword=/u);
+  expect(fatal).toBe(true);
+});
 
 test("a service that the sentinels do not watch is refused", async () => {
   const port = sentinels.sentinels[0]?.port;

@@ -51,7 +51,7 @@ describe("Redis URLs", () => {
     ["redis://host/notanumber", /database/u],
     ["redis://host:99999", /host 1/u],
     ["redis://h:1,", /host 2/u],
-    ["redis://host?prefx=a", /no `prefx`/u],
+    ["redis://host?prefx=a", /options of .*prefix.* only, got "prefx"/u],
     ["redis://host?client=other", /`client`/u],
     ["redis+unix://", /redis\+unix:\/\/\/path/u],
     ["redis://:%zz@host", /no % other than/u],
@@ -60,7 +60,7 @@ describe("Redis URLs", () => {
     ["redis+cluster://host?servername=x", /`servername`.*only with TLS/u],
     ["rediss://host?cert=/tmp/x", /`cert` and `key`.*together/u],
     ["rediss://host?ca=/nowhere/ca.pem", /`ca`.*ENOENT/u],
-    ["redis://host?preifx=x&wait=1s", /no `preifx`/u],
+    ["redis://host?preifx=x&wait=1s", /got "preifx"/u],
   ];
   for (const [url, message] of wrong) {
     test(`refuses ${url}`, () => {

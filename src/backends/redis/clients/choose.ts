@@ -15,7 +15,8 @@ export function connectionOf(client: unknown): Connection {
     refuseOldNodeRedis(client);
     return adaptNodeRedis(client);
   }
+  const hint = typeof client === "string" ? ", got a text. To open a URL use connect(url)" : "";
   throw new ArgumentError(
-    "Expected `client` to be a client of ioredis (5 or 6) or node-redis (6.2.1 or later): standalone, Sentinel or Cluster",
+    `Expected \`client\` to be a client of ioredis (5 or 6) or node-redis (6.2.1 or later): standalone, Sentinel or Cluster${hint}`,
   );
 }

@@ -20,7 +20,7 @@ export function parseLayoutUrl<Name extends string>(
     params.delete(name);
     if (value !== null) own[name] = value;
   }
-  const endpoint = parseUrl(params.size === 0 ? url.slice(0, at) : `${url.slice(0, at)}?${params.toString()}`);
+  const endpoint = parseUrl(params.size === 0 ? url.slice(0, at) : `${url.slice(0, at)}?${params.toString()}`, names);
   return { endpoint, own };
 }
 
