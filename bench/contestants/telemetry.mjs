@@ -58,6 +58,15 @@ const ON = {
     const readers = [new PeriodicExportingMetricReader({ exporter: none })];
     return instrument({ traces: false, meterProvider: new MeterProvider({ readers }) });
   },
+  producer: async () => {
+    const [{ metricProducer }, { MeterProvider, PeriodicExportingMetricReader }] = await Promise.all([
+      built("telemetry/otel/index.js"),
+      import("@opentelemetry/sdk-metrics"),
+    ]);
+    const producer = metricProducer();
+    const readers = [new PeriodicExportingMetricReader({ exporter: none, metricProducers: [producer] })];
+    return { end: () => producer.end(), provider: new MeterProvider({ readers }) };
+  },
 };
 
 async function over(env, kinds, ratio, spans, ended = false) {
@@ -153,6 +162,7 @@ export const contestants = {
   contention: contestant(["contention"]),
   prometheus: contestant(["prometheus"]),
   log: contestant(["log"]),
+  "otel producer": contestant(["producer"]),
   "otel metrics": contestant(["metrics"]),
   "otel metrics by hand": { own: true, sends: [], open: metricsByHand },
   "a traced program, 1 of 10": contestant([], 0.1),

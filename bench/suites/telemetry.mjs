@@ -12,6 +12,7 @@ const AGAINST = {
   contention: "off",
   prometheus: "off",
   log: "off",
+  "otel producer": "off",
   "otel metrics": "off",
   "with spans, 1 of 10": "a traced program, 1 of 10",
   "with spans, all": "a traced program, all",
@@ -24,7 +25,7 @@ const BY_HAND = {
 };
 /** The same program twice, and one that has stopped listening: what they differ by is what cannot be measured. */
 const SAME = ["off again", "ended"];
-const HOT = ["off", "contention", "prometheus", "otel metrics", "all on"];
+const HOT = ["off", "contention", "prometheus", "otel producer", "otel metrics", "all on"];
 
 export const telemetry = {
   name: "telemetry",
