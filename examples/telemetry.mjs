@@ -69,8 +69,8 @@ for (const line of metrics.text().split("\n")) if (/_count\{|^holdfast_held\{/.t
 
 for (const part of [telemetry, producer, metrics, log]) part.end();
 await reader.forceFlush();
-const [{ metrics: told }] = metricExporter.getMetrics().at(-1).scopeMetrics;
-const { descriptor, dataPoints } = told[0];
+const [{ metrics: exported }] = metricExporter.getMetrics().at(-1).scopeMetrics;
+const { descriptor, dataPoints } = exported[0];
 console.log(
   `metric: ${descriptor.name} of ${dataPoints[0].attributes["holdfast.lock.template"]}, ${dataPoints[0].value.count} times`,
 );

@@ -105,9 +105,9 @@ async function exported(turnOn, metricProducers = []) {
   publishAll();
   await own.forceFlush();
   on.end();
-  const [{ scope, metrics: told }] = memoryExporter.getMetrics().at(-1).scopeMetrics;
+  const [{ scope, metrics: all }] = memoryExporter.getMetrics().at(-1).scopeMetrics;
   await provider.shutdown();
-  return [scope.name, told.map(comparable).toSorted((a, b) => (a.descriptor.name < b.descriptor.name ? -1 : 1))];
+  return [scope.name, all.map(comparable).toSorted((a, b) => (a.descriptor.name < b.descriptor.name ? -1 : 1))];
 }
 
 function comparable({ descriptor: { name, description, unit, valueType }, dataPoints, ...rest }) {
@@ -118,7 +118,7 @@ function comparable({ descriptor: { name, description, unit, valueType }, dataPo
 const byInstruments = await exported((provider) => instrument({ traces: false, meterProvider: provider }));
 const producer = metricProducer();
 const byProducer = await exported(() => producer, [producer]);
-assert.equal(byProducer[1].length, 8, "all metrics are told");
+assert.equal(byProducer[1].length, 8, "all metrics are there");
 assert.deepEqual(byProducer, byInstruments, "a producer tells what instruments tell");
 assert.ok(!JSON.stringify(byProducer).includes("4711"), "no lock name is in it");
 

@@ -169,9 +169,9 @@ test("its numbers are those of the SDK: cumulative, histograms, and sums that on
 test("no lock name is in what a producer tells, whatever happens", async () => {
   const { producer, read } = produced();
   await everything("order:4711");
-  const told = JSON.stringify([metricsOf(await read()), await producer.collect()]);
-  expect(told).toContain("holdfast.fence.rejected");
-  expect(told).not.toContain("4711");
+  const all = JSON.stringify([metricsOf(await read()), await producer.collect()]);
+  expect(all).toContain("holdfast.fence.rejected");
+  expect(all).not.toContain("4711");
 });
 
 test("sums begin when it is turned on, and end when they are read; a wall clock that is set back makes no end before its start", async () => {
@@ -195,7 +195,7 @@ test("sums begin when it is turned on, and end when they are read; a wall clock 
   expect(await timesAt(1_700_000_070_001)).toEqual([start, [1_700_000_070, 1_000_000]]);
 });
 
-test("several readers are told the same, whatever each prefers, and what one was told does not change", async () => {
+test("several readers get the same, whatever each prefers, and what one got does not change", async () => {
   const { CUMULATIVE, DELTA } = AggregationTemporality;
   const { read } = produced({}, [CUMULATIVE, DELTA, DELTA]);
   const { locks } = stage();
@@ -262,7 +262,7 @@ test("another copy of this package in the process does not count beside it", asy
   expect(() => copy.metricProducer()).toThrow(/counts already in this process/);
 });
 
-test("its end stops it: it hears nothing more; what it counted is told until another counts", async () => {
+test("its end stops it: it hears nothing more; what it counted is reported until another counts", async () => {
   const { producer, read } = produced();
   const { locks } = stage();
   await locks.run("a", () => {});
@@ -271,7 +271,7 @@ test("its end stops it: it hears nothing more; what it counted is told until ano
   await locks.run("a", () => {});
   const last = await read();
   expect(pointsOf(last, "hold")).toMatchObject([{ value: { count: 1 } }]);
-  // Nobody knows any more what is held.
+  // What is held is unknown by now.
   expect(pointsOf(last, "held")).toEqual([]);
   const next = metricProducer();
   onTestFinished(() => next.end());
@@ -314,7 +314,7 @@ test("at the SDK's shutdown what was counted last is exported, also where the pr
   expect(pointsOf(exported[0], "hold")).toMatchObject([{ value: { count: 1 } }]);
 });
 
-test("a template that throws, or returns every name, touches neither a lock nor what is told", async () => {
+test("a template that throws, or returns every name, touches neither a lock nor the figures", async () => {
   const warnings: string[] = [];
   const warned = ({ message }: Error): void => void warnings.push(message);
   process.on("warning", warned);

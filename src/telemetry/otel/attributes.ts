@@ -1,8 +1,8 @@
-/** The figures as OpenTelemetry names them, whoever adds them up: its instruments, or memory of our own. */
+/** The figures as OpenTelemetry names them, added up by its instruments or in memory of our own. */
 import { type Attributes, ValueType } from "@opentelemetry/api";
 import { type Facts, factsAs, type FactNames, type Metric } from "../metrics.ts";
 
-/** The instrumentation scope of all that is told. */
+/** The instrumentation scope of all that is reported. */
 export const SCOPE = "holdfast";
 
 const ATTRIBUTES: FactNames = {

@@ -93,7 +93,7 @@ export function metricProducer(options: MetricProducerOptions = {}): MetricProdu
       leave();
     }),
     collect() {
-      // What was counted until its end is still told, unless another counts by now: two of the same name would be added up.
+      // What was counted until its end is still reported, unless another counts by now: two of the same name would be added up.
       const metrics = isReplaced("metrics", self) ? [] : collected(sums, time(), isOver);
       const scopeMetrics = metrics.length === 0 ? [] : [{ scope: { name: SCOPE }, metrics }];
       return Promise.resolve({ resourceMetrics: { resource: RESOURCE, scopeMetrics }, errors: [] });

@@ -42,8 +42,8 @@ export class Spans {
     this.#begin(acquireChannel.start as Channel, storage, (event: AcquireEvent) => this.#beginAcquire(event));
     this.#begin(holdChannel.start as Channel, storage, (event: HoldEvent) => this.#beginHold(event));
     const listeners = {
-      acquireEnd: (event: AcquireEvent): void => this.#end(event, (span) => tellAcquire(span, event)),
-      holdEnd: (event: HoldEvent): void => this.#end(event, (span) => tellHold(span, event)),
+      acquireEnd: (event: AcquireEvent): void => this.#end(event, tellAcquire),
+      holdEnd: (event: HoldEvent): void => this.#end(event, tellHold),
     };
     this.#ends.push(listen(listeners, guard));
   }
@@ -122,12 +122,12 @@ export class Spans {
   }
 
   /** It ends, whatever fails on the way: a span that never ends is never seen. */
-  #end(event: AcquireEvent | HoldEvent, tell: (span: Span) => void): void {
+  #end<E extends AcquireEvent | HoldEvent>(event: E, tell: (span: Span, event: E) => void): void {
     const span = this.#open.get(event);
     if (span === undefined) return;
     this.#open.delete(event);
     try {
-      tell(span);
+      tell(span, event);
     } finally {
       span.end();
     }
