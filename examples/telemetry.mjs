@@ -70,8 +70,9 @@ for (const line of metrics.text().split("\n")) if (/_count\{|^holdfast_held\{/.t
 for (const part of [telemetry, producer, metrics, log]) part.end();
 await reader.forceFlush();
 const [{ metrics: exported }] = metricExporter.getMetrics().at(-1).scopeMetrics;
-const { descriptor, dataPoints } = exported[0];
+const [acquires] = exported;
+const [{ attributes, value }] = acquires.dataPoints;
 console.log(
-  `metric: ${descriptor.name} of ${dataPoints[0].attributes["holdfast.lock.template"]}, ${dataPoints[0].value.count} times`,
+  `metric: ${acquires.descriptor.name} of ${String(attributes["holdfast.lock.template"])}, ${value.count} times`,
 );
 await meterProvider.shutdown();
