@@ -42,6 +42,7 @@ Without any, all but ${ALONE.join(", ")} run, which takes about twenty minutes.
   --seconds N       length of a slice (default 1; contended slices take twice as long)
   --rounds N        slices per contestant (default 3, and one to warm up)
   --only A,B        only these contestants; may be given several times
+  --part A,B        only these parts of the suite telemetry: memory, redis, turns, redis-32, hot
   --no-peers        only Holdfast and the raw limit; installs nothing
   --strict          exit with 1 when a bar is not met
   --check           compare with the last release in one run: exit with 1 when CPU per cycle has grown by more than
@@ -58,6 +59,7 @@ const { values, positionals } = parseArgs({
     seconds: { type: "string", default: "1" },
     rounds: { type: "string", default: "3" },
     only: { type: "string", multiple: true },
+    part: { type: "string" },
     "no-peers": { type: "boolean", default: false },
     strict: { type: "boolean", default: false },
     check: { type: "boolean", default: false },
@@ -153,6 +155,7 @@ function toContext() {
       only === undefined
         ? !values["no-peers"] || entrant.own === true || entrant.limit === true
         : only.includes(entrant.name),
+    wantedPart: (part) => values.part === undefined || values.part.split(",").includes(part),
     say: (text) => process.stderr.write(`${tty ? "\r\u001b[K" : ""}${text}\n`),
     progress: (text) => tty && process.stderr.write(`\r\u001b[K  ${text}`),
     clear: () => tty && process.stderr.write("\r\u001b[K"),

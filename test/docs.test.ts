@@ -117,6 +117,7 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
   "docs/telemetry.md": [
     'import { instrument } from "holdfast/otel";',
     ANY("template"),
+    `import { PeriodicExportingMetricReader } from "@opentelemetry/sdk-metrics"; ${ANY("template", "exporter")}`,
     `${ANY("template")} declare const app: import("express").Express;`,
     ANY("template"),
     ANY("logger"),

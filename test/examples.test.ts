@@ -64,6 +64,7 @@ const EXAMPLES: Readonly<Record<string, readonly RegExp[]>> = {
     /(trace: (?:ben|cyd) waited for ada\n){2}/,
     /^holdfast_acquire_duration_seconds_count\{.*template="order:\{id\}",outcome="acquired"\} 3$/m,
     /^holdfast_held\{.*\} 0$/m,
+    /^metric: holdfast\.acquire\.duration of order:\{id\}, 3 times$/m,
   ],
   "redis-plain.mjs": [
     /^the new pod holds it; the old one gets it: false\nthe old pod holds it; the new one gets it: false\nthe new pod had its turn\n/,

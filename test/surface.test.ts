@@ -1,6 +1,7 @@
 /** The public names, under version control: a change here is a change for users. */
 import { expect, test } from "vitest";
 import * as holdfast from "../src/index.ts";
+import * as otel from "../src/telemetry/otel/index.ts";
 
 test("holdfast exports these names and no others", () => {
   expect(Object.keys(holdfast).toSorted()).toEqual([
@@ -17,6 +18,10 @@ test("holdfast exports these names and no others", () => {
     "openBackend",
     "subscribe",
   ]);
+});
+
+test("holdfast/otel exports these names and no others", () => {
+  expect(Object.keys(otel).toSorted()).toEqual(["instrument", "metricProducer"]);
 });
 
 test("errors have stable codes, facts as fields, and say what to do next", () => {

@@ -10,7 +10,7 @@ const none = {
   forceFlush: async () => {},
 };
 
-async function backendOf({ port }) {
+export async function backendOf({ port }) {
   if (port === undefined) return (await built("backends/memory/index.js")).memory();
   const [{ Redis }, { redis }] = await Promise.all([import("ioredis"), built("backends/redis/index.js")]);
   const client = new Redis(port, "127.0.0.1", { password: process.env.HOLDFAST_LAB_PASSWORD });
@@ -19,7 +19,7 @@ async function backendOf({ port }) {
 }
 
 /** A tracer provider whose spans go nowhere, and its context manager. */
-async function traced(ratio) {
+export async function traced(ratio) {
   const [{ context }, sdk, { AsyncLocalStorageContextManager }] = await Promise.all([
     import("@opentelemetry/api"),
     import("@opentelemetry/sdk-trace-base"),
@@ -31,7 +31,7 @@ async function traced(ratio) {
 }
 
 /** A request of the program for each cycle: sampled or not, as its trace is. */
-function inRequests(provider, cycle) {
+export function inRequests(provider, cycle) {
   const tracer = provider.getTracer("program");
   return (name) =>
     tracer.startActiveSpan("request", async (span) => {
@@ -43,7 +43,7 @@ function inRequests(provider, cycle) {
     });
 }
 
-const ON = {
+export const ON = {
   contention: async (locks) => {
     await locks.contention();
     return { end: () => locks.contention({ end: true }) };
@@ -55,10 +55,28 @@ const ON = {
       built("telemetry/otel/index.js"),
       import("@opentelemetry/sdk-metrics"),
     ]);
-    const readers = [new PeriodicExportingMetricReader({ exporter: none })];
-    return instrument({ traces: false, meterProvider: new MeterProvider({ readers }) });
+    const meterProvider = new MeterProvider({ readers: [new PeriodicExportingMetricReader({ exporter: none })] });
+    return endedWith(meterProvider, instrument({ traces: false, meterProvider }));
+  },
+  producer: async () => {
+    const [{ metricProducer }, { MeterProvider, PeriodicExportingMetricReader }] = await Promise.all([
+      built("telemetry/otel/index.js"),
+      import("@opentelemetry/sdk-metrics"),
+    ]);
+    const producer = metricProducer();
+    const readers = [new PeriodicExportingMetricReader({ exporter: none, metricProducers: [producer] })];
+    return endedWith(new MeterProvider({ readers }), producer);
   },
 };
+
+function endedWith(provider, on) {
+  return {
+    end() {
+      on.end();
+      return provider.shutdown();
+    },
+  };
+}
 
 async function over(env, kinds, ratio, spans, ended = false) {
   const provider = ratio === undefined ? undefined : await traced(ratio);
@@ -81,21 +99,26 @@ async function over(env, kinds, ratio, spans, ended = false) {
   };
 }
 
-/** What a program pays that makes two spans itself, with a few attributes, around what it does with a lock: the least that spans cost. */
 async function spansByHand(env, ratio) {
-  const [{ context, trace }, provider, { createLocks }, backend] = await Promise.all([
-    import("@opentelemetry/api"),
-    traced(ratio),
-    built("index.js"),
-    backendOf(env),
-  ]);
-  const locks = createLocks(backend);
+  const [provider, { createLocks }, backend] = await Promise.all([traced(ratio), built("index.js"), backendOf(env)]);
+  return { cycle: inRequests(provider, await byHand(createLocks(backend), backend, provider)) };
+}
+
+/**
+ * What a program pays that makes two spans itself, with a few attributes, around what it does with a lock: the least that spans cost.
+ * `linked`: as ours, a sampled one leaves its traceparent in the claim, so that who waits can be linked to it.
+ */
+export async function byHand(locks, backend, provider, linked = false) {
+  const { context, trace } = await import("@opentelemetry/api");
   const tracer = provider.getTracer("by hand");
   const common = { "holdfast.backend": backend.name, "holdfast.mode": "exclusive" };
-  const cycle = inRequests(provider, async (name) => {
+  return async (name) => {
     const around = context.active();
     const acquire = tracer.startSpan("acquire", { attributes: { ...common } });
-    const lease = await context.with(trace.setSpan(around, acquire), () => locks.acquire(name));
+    const { traceId, spanId } = acquire.spanContext();
+    const meta = linked && acquire.isRecording() ? { traceparent: `00-${traceId}-${spanId}-01` } : undefined;
+    const options = meta === undefined ? undefined : { meta };
+    const lease = await context.with(trace.setSpan(around, acquire), () => locks.acquire(name, options));
     acquire.setAttributes({ "holdfast.outcome": "acquired", "holdfast.fence": String(lease.fence) });
     acquire.end();
     const links = acquire.isRecording() ? [{ context: acquire.spanContext() }] : [];
@@ -103,8 +126,7 @@ async function spansByHand(env, ratio) {
     await context.with(trace.setSpan(around, hold), () => lease.release());
     hold.setAttribute("holdfast.outcome", "released");
     hold.end();
-  });
-  return { cycle };
+  };
 }
 
 /** As spansByHand(): two durations, with the attributes that ours have. */
@@ -153,6 +175,7 @@ export const contestants = {
   contention: contestant(["contention"]),
   prometheus: contestant(["prometheus"]),
   log: contestant(["log"]),
+  "otel producer": contestant(["producer"]),
   "otel metrics": contestant(["metrics"]),
   "otel metrics by hand": { own: true, sends: [], open: metricsByHand },
   "a traced program, 1 of 10": contestant([], 0.1),

@@ -105,6 +105,12 @@ export async function cyclesSlice(team, order, store, sends) {
   };
 }
 
+/** Orders two ways of the same by turns. */
+export async function switchedSlice(team, order) {
+  const [{ offUs, onUs }] = await team.order({ do: "switched", name: freshName("switched"), ...order });
+  return { offUs, onUs, ratio: onUs / offUs };
+}
+
 /** Orders a contended slice, reads all logs, and checks that no two were inside together. */
 export async function sectionsSlice(team, order, store, { sends, verb = "sections" } = {}) {
   const dir = mkdtempSync(join(tmpdir(), "holdfast-bench-"));

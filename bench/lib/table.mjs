@@ -3,6 +3,9 @@
 const HEADINGS = {
   perSecond: ["per second"],
   clientCpuUs: ["client CPU µs"],
+  offUs: ["off, client CPU µs"],
+  onUs: ["on"],
+  ratio: ["on / off"],
   storeCpuUs: ["store CPU µs"],
   storeCommands: ["commands"],
   storeCalls: ["calls in store"],

@@ -91,6 +91,28 @@ const orders = {
     return { took: Object.fromEntries(Object.entries(took).map(([name, times]) => [name, spread(times)])) };
   },
 
+  /** Two ways by turns, in short slices: off, on, on, off, so that what changes slowly is in both. What each cost per cycle. */
+  async switched(one, order) {
+    const spent = { off: [], on: [] };
+    const cost = async (way) => {
+      const sliceEndMs = performance.now() + order.sliceMs;
+      const cpu = cpuUs();
+      let cycles = 0;
+      for (; performance.now() < sliceEndMs; cycles++) await one[way](order.name);
+      return (cpuUs() - cpu) / cycles;
+    };
+    const untilMs = performance.now() + order.seconds * 1000;
+    while (performance.now() < untilMs) {
+      const before = await cost("off");
+      const on = await one.turnOn();
+      const during = (await cost("on")) + (await cost("on"));
+      await on.end();
+      spent.off.push((before + (await cost("off"))) / 2);
+      spent.on.push(during / 2);
+    }
+    return { offUs: spread(spent.off).p50, onUs: spread(spent.on).p50 };
+  },
+
   /** All loops want one lock. A section is: acquired, one turn of the event loop (or work for `insideMs`), released. */
   async sections(one, order) {
     const log = new SectionLog();

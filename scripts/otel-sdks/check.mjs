@@ -1,5 +1,6 @@
 /** Spans, links and metrics of locks, in the SDK that is installed beside this file: scripts/otel-sdks.mjs copies it there. */
 import assert from "node:assert/strict";
+import { channel } from "node:diagnostics_channel";
 import { readFileSync } from "node:fs";
 import { context } from "@opentelemetry/api";
 import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
@@ -12,7 +13,7 @@ import {
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from "@opentelemetry/sdk-trace";
 import { createLocks } from "holdfast";
 import { memory } from "holdfast/memory";
-import { instrument } from "holdfast/otel";
+import { instrument, metricProducer } from "holdfast/otel";
 
 const versionOf = (name) =>
   JSON.parse(readFileSync(new URL(`./node_modules/@opentelemetry/${name}/package.json`, import.meta.url), "utf8"))
@@ -74,5 +75,52 @@ const seen = JSON.stringify([spans.map(({ name, attributes, events }) => [name, 
 assert.ok(!seen.includes("4711"), "no lock name is in it");
 
 telemetry.end();
+
+/** The same events for each: durations in every bucket, on its edge and beyond all, and one of the rest. */
+function publishAll() {
+  const common = { backend: "redis", name: "order:4711", mode: "exclusive" };
+  for (const seconds of [0, 0.001, 0.0011, 0.3, 1, 60, 61, 3600, 1e6]) {
+    const acquire = { ...common };
+    channel("tracing:holdfast:acquire:start").publish(acquire);
+    Object.assign(acquire, { outcome: "acquired", waitedMs: seconds * 1000 });
+    channel("tracing:holdfast:acquire:asyncEnd").publish(acquire);
+    const hold = { ...common, fence: 1n };
+    channel("tracing:holdfast:hold:start").publish(hold);
+    channel("tracing:holdfast:hold:end").publish(Object.assign(hold, { end: "released", heldMs: seconds * 1000 }));
+    channel("holdfast:renew").publish({ backend: "redis", unknown: 0, gone: 0, delayMs: seconds * 1000 });
+  }
+  channel("tracing:holdfast:acquire:start").publish({ ...common });
+  channel("tracing:holdfast:hold:start").publish({ ...common });
+  channel("holdfast:lost").publish({ ...common, fence: 1n, reason: "evicted", loss: { kind: "other" } });
+  channel("holdfast:fence-rejected").publish({ guard: "redis", name: "order:4711", current: 2n, offered: 1n });
+  channel("holdfast:deadlock").publish({ backend: "redis", rejects: true });
+}
+
+/** What a reader exports of them, without when. */
+async function exported(turnOn, metricProducers = []) {
+  const memoryExporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE);
+  const own = new PeriodicExportingMetricReader({ exporter: memoryExporter, metricProducers });
+  const provider = new MeterProvider({ readers: [own] });
+  const on = turnOn(provider);
+  publishAll();
+  await own.forceFlush();
+  on.end();
+  const [{ scope, metrics: all }] = memoryExporter.getMetrics().at(-1).scopeMetrics;
+  await provider.shutdown();
+  return [scope.name, all.map(comparable).toSorted((a, b) => (a.descriptor.name < b.descriptor.name ? -1 : 1))];
+}
+
+function comparable({ descriptor: { name, description, unit, valueType }, dataPoints, ...rest }) {
+  const points = dataPoints.map(({ attributes, value }) => ({ attributes, value }));
+  return { ...rest, descriptor: { name, description, unit, valueType }, points };
+}
+
+const byInstruments = await exported((provider) => instrument({ traces: false, meterProvider: provider }));
+const producer = metricProducer();
+const byProducer = await exported(() => producer, [producer]);
+assert.equal(byProducer[1].length, 8, "all metrics are there");
+assert.deepEqual(byProducer, byInstruments, "a producer tells what instruments tell");
+assert.ok(!JSON.stringify(byProducer).includes("4711"), "no lock name is in it");
+
 await Promise.all([locks.close(), tracerProvider.shutdown(), meterProvider.shutdown()]);
 console.log(`ok: Node ${process.version}, API ${versionOf("api")}, SDK ${versionOf("sdk-trace")}`);

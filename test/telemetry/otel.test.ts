@@ -1,5 +1,13 @@
 /** Spans and metrics of locks, in the real SDK of OpenTelemetry. */
-import { context, type Context, metrics as metricsApi, SpanStatusCode, trace } from "@opentelemetry/api";
+import {
+  context,
+  type Context,
+  metrics as metricsApi,
+  SpanStatusCode,
+  trace,
+  TraceFlags,
+  type Tracer,
+} from "@opentelemetry/api";
 import { AlwaysOffSampler, BasicTracerProvider, type ReadableSpan } from "@opentelemetry/sdk-trace-base";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { memory } from "../../src/backends/memory/index.ts";
@@ -9,7 +17,7 @@ import { createLocks } from "../../src/core/locks.ts";
 import { subscribe } from "../../src/core/subscribe.ts";
 import { METRICS } from "../../src/telemetry/metrics.ts";
 import { logEvents } from "../../src/telemetry/log/index.ts";
-import { instrument } from "../../src/telemetry/otel/index.ts";
+import { instrument, type InstrumentOptions } from "../../src/telemetry/otel/index.ts";
 import { fromTraceparent, toTraceparent } from "../../src/telemetry/otel/traceparent.ts";
 import { collectMetrics } from "../../src/telemetry/prometheus/index.ts";
 import { failure, gate, stage } from "../core/scripted.ts";
@@ -400,6 +408,47 @@ test("a trace that is not sampled stays so: nothing is recorded, nothing is writ
   );
   expect(inside).toEqual([root, {}]);
   expect(spans()).toEqual([]);
+});
+
+/** Counts the spans that it is asked for, whatever a sampler would say of them. */
+function asked(): { readonly names: string[]; readonly tracerProvider: InstrumentOptions["tracerProvider"] } {
+  const names: string[] = [];
+  const tracer = new BasicTracerProvider().getTracer("asked");
+  const startSpan: Tracer["startSpan"] = (name, ...rest) => {
+    names.push(name);
+    return tracer.startSpan(name, ...rest);
+  };
+  return { names, tracerProvider: { getTracer: () => ({ startSpan }) as Tracer } };
+}
+
+test("inside of a trace that is not sampled, no span is made: what is not seen costs no ids and no attributes", async () => {
+  const { names, tracerProvider } = asked();
+  sdk({ metrics: false, tracerProvider });
+  const { locks } = stage();
+  const around = trace.setSpan(
+    context.active(),
+    new BasicTracerProvider({ sampler: new AlwaysOffSampler() }).getTracer("app").startSpan("request"),
+  );
+  const seen = await context.with(around, () => locks.run("a", () => context.active()));
+  expect(seen).toBe(around);
+  expect(names).toEqual([]);
+});
+
+test.each([
+  ["no span", undefined, 0],
+  ["a span that is sampled and has ended", { traceFlags: TraceFlags.SAMPLED }, 0],
+  ["a caller in another process, whose trace is not sampled", { isRemote: true }, 0],
+  ["a span without a trace, as without an SDK", { traceId: "0".repeat(32) }, 0],
+  ["a span of a trace that is not sampled", {}, 2],
+])("a sampler is asked, unless the trace is known not to be sampled: %s", async (_, parent, spared) => {
+  const { names, tracerProvider } = asked();
+  sdk({ metrics: false, tracerProvider });
+  const { locks } = stage();
+  const common = { traceId: "1".repeat(32), spanId: "2".repeat(16), traceFlags: TraceFlags.NONE };
+  const here = context.active();
+  const around = parent === undefined ? here : trace.setSpanContext(here, { ...common, ...parent });
+  await context.with(around, () => locks.run("a", () => {}));
+  expect(names).toHaveLength(2 - spared);
 });
 
 test("without an SDK nothing is traced or counted, and locks work", async () => {

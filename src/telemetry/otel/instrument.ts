@@ -4,8 +4,10 @@ import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { installedVersion, whyUnsupported } from "../../contract/peer-version.ts";
 import { checkOptions, type TemplateOptions, Templates } from "../groups.ts";
 import { endedBy, Guard, type Telemetry } from "../telemetry.ts";
+import { SCOPE } from "./attributes.ts";
 import { contextStorage } from "./context-storage.ts";
 import { meter } from "./meters.ts";
+import { only } from "./once.ts";
 import { Spans } from "./spans.ts";
 
 /** Spans are linked after their start from this version on. */
@@ -14,22 +16,16 @@ export const OLDEST_API: readonly string[] = ["1.9.0"];
 const why = whyUnsupported("@opentelemetry/api", installedVersion("@opentelemetry/api", import.meta.url), OLDEST_API);
 if (why !== undefined) throw new ArgumentError(`holdfast/otel: ${why}`);
 
-const SCOPE = "holdfast";
-
 export interface InstrumentOptions extends TemplateOptions {
   /** `false`: no spans. @default true */
   readonly traces?: boolean | undefined;
-  /** `false`: no metrics. @default true */
+  /** `false`: no metrics, or those of a metricProducer(). @default true */
   readonly metrics?: boolean | undefined;
   /** @default the global one */
   readonly tracerProvider?: TracerProvider | undefined;
   /** @default the global one */
   readonly meterProvider?: MeterProvider | undefined;
 }
-
-/** Of the whole process: two copies of this package hear the same events, and would take each other's place in the context. */
-const ON = Symbol.for("holdfast.otel.on");
-const state = globalThis as { [ON]?: boolean };
 
 /**
  * From now on, acquires and leases have spans and are counted. Call it when the SDK has started. Throws when it is on already:
@@ -38,17 +34,15 @@ const state = globalThis as { [ON]?: boolean };
 export function instrument(options: InstrumentOptions = {}): Telemetry {
   const { template, tracerProvider, meterProvider } = checkOptions(options);
   const wants = { traces: wanted(options, "traces"), metrics: wanted(options, "metrics") };
-  if (state[ON] === true)
-    throw new Error("holdfast/otel is on already in this process: end the first instrument() before the second.");
   const guard = new Guard("holdfast/otel");
   const templates = new Templates(template, guard);
   const ends: (() => void)[] = [];
   const endAll = (): void => {
     for (const end of ends.splice(0)) end();
   };
-  state[ON] = true;
-  ends.push(() => void (state[ON] = false));
   try {
+    ends.push(only("instrument", ends));
+    if (wants.metrics) ends.push(only("metrics", ends));
     if (wants.metrics) ends.push(meter((meterProvider ?? metrics).getMeter(SCOPE), templates, guard));
     if (wants.traces) {
       const spans = new Spans((tracerProvider ?? trace).getTracer(SCOPE), templates, guard, contextStorage());

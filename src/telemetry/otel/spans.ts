@@ -10,6 +10,7 @@ import {
   type Attributes,
   type Context,
   context,
+  INVALID_TRACEID,
   type Span,
   type SpanContext,
   SpanStatusCode,
@@ -41,8 +42,8 @@ export class Spans {
     this.#begin(acquireChannel.start as Channel, storage, (event: AcquireEvent) => this.#beginAcquire(event));
     this.#begin(holdChannel.start as Channel, storage, (event: HoldEvent) => this.#beginHold(event));
     const listeners = {
-      acquireEnd: (event: AcquireEvent): void => this.#end(event, (span) => tellAcquire(span, event)),
-      holdEnd: (event: HoldEvent): void => this.#end(event, (span) => tellHold(span, event)),
+      acquireEnd: (event: AcquireEvent): void => this.#end(event, tellAcquire),
+      holdEnd: (event: HoldEvent): void => this.#end(event, tellHold),
     };
     this.#ends.push(listen(listeners, guard));
   }
@@ -62,6 +63,7 @@ export class Spans {
   ): void {
     const open = (event: E): Context => {
       const around = context.active();
+      if (isLeftOut(trace.getSpan(around))) return around;
       const span = begin(event);
       if (span.isRecording()) this.#open.set(event, span);
       // Where the caller's trace is not sampled, that goes on: nothing is to be seen of this one.
@@ -120,16 +122,27 @@ export class Spans {
   }
 
   /** It ends, whatever fails on the way: a span that never ends is never seen. */
-  #end(event: AcquireEvent | HoldEvent, tell: (span: Span) => void): void {
+  #end<E extends AcquireEvent | HoldEvent>(event: E, tell: (span: Span, event: E) => void): void {
     const span = this.#open.get(event);
     if (span === undefined) return;
     this.#open.delete(event);
     try {
-      tell(span);
+      tell(span, event);
     } finally {
       span.end();
     }
   }
+}
+
+/**
+ * The trace of the caller is known not to be sampled, by a span of this process: samplers that go by the parent say the same of ours,
+ * but only after ids, attributes and two contexts were made for it. A caller of another process says no such thing, nor does a span
+ * without a trace, which is what there is without an SDK.
+ */
+function isLeftOut(caller: Span | undefined): boolean {
+  if (caller === undefined || caller.isRecording()) return false;
+  const { traceFlags, traceId, isRemote = false } = caller.spanContext();
+  return (traceFlags & TraceFlags.SAMPLED) === 0 && !isRemote && traceId !== INVALID_TRACEID;
 }
 
 function tellAcquire(span: Span, event: AcquireEvent): void {

@@ -1,10 +1,11 @@
 /** The figures of this process for Prometheus: as text, by a handler for HTTP, or in a registry of prom-client. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { ArgumentError, got } from "../../contract/argument-error.ts";
-import { checkOptions, type TemplateOptions } from "../groups.ts";
-import { endedBy, type Telemetry } from "../telemetry.ts";
-import { type Family, familyOf, METRIC_NAMES } from "./families.ts";
-import { Figures } from "./figures.ts";
+import { checkOptions, type TemplateOptions, Templates } from "../groups.ts";
+import { METRIC_NAMES } from "../metrics.ts";
+import { addUp, type Sums } from "../sums.ts";
+import { endedBy, Guard, type Telemetry } from "../telemetry.ts";
+import { type Family, familyOf } from "./families.ts";
 import { CONTENT_TYPE, toText } from "./text.ts";
 
 export type MetricsOptions = TemplateOptions;
@@ -34,11 +35,11 @@ interface PromMetric {
 
 /** Adds up what all locks of this process do, from now on. */
 export function collectMetrics(options: MetricsOptions = {}): Metrics {
-  const figures = new Figures(checkOptions(options));
+  const sums = sumsOf(options);
   return {
-    ...endedBy(() => figures.end()),
+    ...endedBy(() => sums.end()),
     contentType: CONTENT_TYPE,
-    text: () => toText(METRIC_NAMES.map((metric) => familyOf(figures, metric))),
+    text: () => toText(METRIC_NAMES.map((metric) => familyOf(sums, metric))),
   };
 }
 
@@ -66,11 +67,11 @@ export function registerMetrics(registry: PromRegistry, options: MetricsOptions 
     throw new ArgumentError(
       `Expected \`registry\` to be a registry of prom-client, such as its \`register\`, got ${got(registry)}`,
     );
-  const figures = new Figures(checkOptions(options));
+  const sums = sumsOf(options);
   // By the names that the registry knows them by, whatever it makes of them later.
   const registered = new Map<string, PromMetric>();
   const end = (): void => {
-    figures.end();
+    sums.end();
     for (const [name, metric] of registered) {
       // After a clear() there may be another of that name.
       if ((registry.getSingleMetric?.(name) ?? metric) === metric) registry.removeSingleMetric?.(name);
@@ -79,7 +80,7 @@ export function registerMetrics(registry: PromRegistry, options: MetricsOptions 
   };
   try {
     for (const metric of METRIC_NAMES) {
-      const one = promMetric(() => familyOf(figures, metric));
+      const one = promMetric(() => familyOf(sums, metric));
       const { name } = one;
       registry.registerMetric(one as never);
       registered.set(name, one);
@@ -90,6 +91,12 @@ export function registerMetrics(registry: PromRegistry, options: MetricsOptions 
     throw error;
   }
   return endedBy(end);
+}
+
+function sumsOf(options: MetricsOptions): Sums {
+  const { template } = checkOptions(options);
+  const guard = new Guard("holdfast/prometheus");
+  return addUp(new Templates(template, guard), guard);
 }
 
 function promMetric(read: () => Family): PromMetric {
