@@ -154,3 +154,22 @@ test.each([1, 2])(
     expect((await granted(a, waiter)).fence).toBeGreaterThan(fence);
   },
 );
+
+test("an upgrade that cannot have the table of leases fails and changes nothing; later it is made, and leaves the limit for locks as it was", async () => {
+  await using server = await startOld(2);
+  await using clients = new Clients();
+  const backend = clients.backend(server.port);
+  const [reading, upgrading] = [await clients.client(server.port), await clients.client(server.port)];
+  const claim = claimOf();
+  await granted(backend, claim);
+  await reading.query("begin; select from holdfast.lease");
+  await expect(upgrading.query(LOCKS_MIGRATION)).rejects.toMatchObject({ code: "55P03" });
+  expect(await server.sql("select version from holdfast.store")).toBe("2");
+  await refused(backend, rivalOf(claim));
+  await reading.query("rollback");
+  await upgrading.query(`begin; set local lock_timeout = '7s'; ${LOCKS_MIGRATION}`);
+  expect((await upgrading.query("show lock_timeout")).rows).toEqual([{ lock_timeout: "7s" }]);
+  await upgrading.query("commit");
+  expect(await server.sql("select version from holdfast.store")).toBe("3");
+  expect(await backend.release(claim)).toBe("held");
+});
