@@ -68,6 +68,44 @@ describe("who comes next", () => {
     expect(await places(holder)).toBe(IN_ROW);
   });
 
+  test("its message says its lease, and that nobody else waits", async () => {
+    await granted(b!, claimOf());
+    const [holder, waiter] = await pair();
+    const heard = b!.watch!(waiter, new AbortController().signal);
+    expect(await a!.release(holder)).toBe("held");
+    const [held] = (await a!.query(holder.name)).held;
+    expect(await heard).toMatchObject({ granted: true, fence: held!.fence });
+    expect((await heard)?.wanted).toBeUndefined();
+  });
+
+  test("while the counter is ahead of the clock, it gets the next fence, and no run", async () => {
+    const [holder] = await pair();
+    const ahead = 2_000_000_000_000_000n;
+    await server.sql(`update holdfast.lease set last = ${ahead} where lock = ${bytesOf(holder)}`);
+    expect(await a!.release(holder)).toBe("held");
+    expect(await server.sql(`select fence, run, last from holdfast.lease where lock = ${bytesOf(holder)}`)).toBe(
+      `${ahead + 1n}|1|${ahead + 1n}`,
+    );
+  });
+
+  test("a lease that is over is released as absent, and it comes next", async () => {
+    const [holder, waiter] = await pair();
+    await server.sql(`update holdfast.lease set until_us = 1 where lock = ${bytesOf(holder)}`);
+    expect(await a!.release(holder)).toBe("absent");
+    expect(await holders(holder)).toEqual([waiter.id]);
+  });
+
+  test("a lease that was released before its minHold cannot be released again for it", async () => {
+    const holder = claimOf({ minHoldMs: 60_000 });
+    await granted(a!, holder);
+    expect(await a!.release(holder)).toBe("held");
+    const waiter = rivalOf(holder);
+    await refused(b!, waiter);
+    expect(await places(holder)).toBe(IN_ROW);
+    expect(await a!.release({ ...holder, minHoldMs: 0 })).toBe("absent");
+    expect(await waiters(holder)).toEqual([waiter.id]);
+  });
+
   test("a second one comes behind it, and the third behind that", async () => {
     const [holder, first] = await pair();
     const [second, third] = [rivalOf(holder), rivalOf(holder)];
@@ -220,6 +258,11 @@ test("once a quarantine was asked for, a waiter that would hold for longer than 
     await own.sql("update holdfast.store set quarantine_ms = 32000");
     expect(await backend.release(holder)).toBe("held");
     expect((await backend.query(holder.name)).held).toHaveLength(comes);
+    const late = rivalOf(holder);
+    if (comes === 0) await expect(backend.attempt(late)).rejects.toMatchObject({ fatal: true });
+    const next = claimOf({ ttlMs: 10_000 });
+    await granted(backend, next);
+    if (comes === 0) await expect(backend.attempt(rivalOf(next, { ttlMs }))).rejects.toMatchObject({ fatal: true });
     await own.sql("update holdfast.store set quarantine_ms = 0");
   }
 });
