@@ -1,4 +1,4 @@
-/** The only waiter of a lock stands in row 0, beside the holder: every step finds it there, and nobody overtakes it. */
+/** The only waiter of a lock stands in row 0, beside the holder: every step finds it there, and no claim overtakes it. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Backend, Claim } from "../../../src/contract/backend.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
@@ -30,7 +30,7 @@ function places(claim: Claim): Promise<string> {
 }
 
 const IN_ROW = "t|0|f";
-const NOBODY = "f|0|f";
+const NONE = "f|0|f";
 
 /** One that holds, and one that waits in row 0. */
 async function pair(terms: Partial<Claim> = {}, more: Partial<Claim> = {}): Promise<readonly [Claim, Claim]> {
@@ -60,7 +60,7 @@ describe("who comes next", () => {
     const news = await tapInbox(server, clients, waiter);
     expect(await a!.release(holder)).toBe("held");
     expect(await holders(holder)).toEqual([waiter.id]);
-    expect(await places(holder)).toBe(NOBODY);
+    expect(await places(holder)).toBe(NONE);
     await whenTold(server, clients, news, waiter);
     expect(news.filter((word) => word === "granted")).toHaveLength(1);
     expect((await granted(b!, waiter)).fence).toBeGreaterThan(fence);
@@ -68,7 +68,7 @@ describe("who comes next", () => {
     expect(await places(holder)).toBe(IN_ROW);
   });
 
-  test("its message says its lease, and that nobody else waits", async () => {
+  test("its message says its lease, and that no other claim waits", async () => {
     await granted(b!, claimOf());
     const [holder, waiter] = await pair();
     const heard = b!.watch!(waiter, new AbortController().signal);
@@ -117,7 +117,7 @@ describe("who comes next", () => {
       expect(await b!.release(claim)).toBe("held");
       expect(await holders(holder)).toEqual([order[at + 1]!.id]);
     }
-    expect(await places(holder)).toBe(NOBODY);
+    expect(await places(holder)).toBe(NONE);
   });
 
   test("one that asks again keeps its place", async () => {
@@ -138,7 +138,7 @@ describe("who comes next", () => {
     }
   });
 
-  test("when the holder's time is over, nobody overtakes it", async () => {
+  test("when the holder's time is over, no claim overtakes it", async () => {
     const [holder, waiter] = await pair();
     await server.sql(`update holdfast.lease set until_us = 1 where lock = ${bytesOf(holder)}`);
     await refused(a!, rivalOf(holder));
@@ -155,14 +155,14 @@ describe("who comes next", () => {
     expect(await beat()).toMatch(/^granted /u);
   });
 
-  test("one whose ticket is over gets nothing, and is in nobody's way", async () => {
+  test("one whose ticket is over gets nothing, and is in no claim's way", async () => {
     const [holder] = await pair();
     await server.sql(`update holdfast.lease set waiting.till_us = 1 where lock = ${bytesOf(holder)}`);
     expect(await waiters(holder)).toEqual([]);
     expect(await a!.release(holder)).toBe("held");
     expect(await holders(holder)).toEqual([]);
     await granted(a!, rivalOf(holder, { queues: false }));
-    expect(await places(holder)).toBe(NOBODY);
+    expect(await places(holder)).toBe(NONE);
   });
 });
 
@@ -170,7 +170,7 @@ describe("what else is done on the lock", () => {
   test("it can leave, and another takes its place", async () => {
     const [holder, waiter] = await pair();
     expect(await b!.release(waiter)).toBe("queued");
-    expect(await places(holder)).toBe(NOBODY);
+    expect(await places(holder)).toBe(NONE);
     expect((await refused(b!, rivalOf(holder))).position).toBe(1);
     expect(await b!.release(waiter)).toBe("absent");
   });

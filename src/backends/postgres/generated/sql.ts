@@ -46,7 +46,7 @@ export const STORE_ROW: string = "insert into holdfast.store (version, timeline)
 export const OUTCOME: string = "create table if not exists holdfast.outcome (\n  lock bytea primary key,\n  claim text collate \"C\" not null,\n  fence bigint not null,\n  kept_us bigint not null,\n  till_us bigint not null,\n  -- Who held the lease.\n  detail text,\n  -- In UTF-8: it may have bytes that text cannot hold.\n  value bytea not null\n)";
 
 /**
- * In row 0 of a lock: its only waiter, while there is one holder and nobody else, which saves a row in the queue with two indexes.
+ * In row 0 of a lock: its only waiter, while there is one holder and no other claim, which saves a row in the queue with two indexes.
  * Then `crowded` is false. Whatever comes next moves it to the queue. All steps wait behind this, so it gives up soon, lets them pass, and
  * tries again; after some tries it fails, and the migration with it.
  */

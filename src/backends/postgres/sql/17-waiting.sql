@@ -1,4 +1,4 @@
--- In row 0 of a lock: its only waiter, while there is one holder and nobody else, which saves a row in the queue with two indexes.
+-- In row 0 of a lock: its only waiter, while there is one holder and no other claim, which saves a row in the queue with two indexes.
 -- Then `crowded` is false. Whatever comes next moves it to the queue. All steps wait behind this, so it gives up soon, lets them pass, and
 -- tries again; after some tries it fails, and the migration with it.
 
