@@ -2,7 +2,7 @@
 import * as sql from "./generated/sql.ts";
 
 /** Of the tables and functions; written into `holdfast.store`. */
-export const VERSION = 2;
+export const VERSION = 3;
 
 /**
  * The migration as text, for a migration tool. It can be run again at any time, and keeps what is there. Run it in one transaction, as a
@@ -15,12 +15,14 @@ export const LOCKS_MIGRATION: string =
     sql.STORE,
     sql.LEASE,
     sql.WAITER,
+    sql.WAITING,
     sql.WAITER_ORDER,
     sql.FORCED,
     sql.STORE_ROW,
     sql.OUTCOME,
     sql.NOW_US,
     sql.BEGIN_STEP,
+    sql.MOVE_WAITER,
     sql.OPEN_LOCK,
     sql.YOUNG,
     sql.GRANT_LEASE,

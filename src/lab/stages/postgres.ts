@@ -12,6 +12,8 @@ import { makeLinks } from "./proxied-links.ts";
  */
 const LEFT = `select 'a waiter ' || claim || ' of ' || encode(lock, 'escape') from holdfast.waiter
 where till_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint
+union all select 'a waiter ' || (waiting).claim || ' of ' || encode(lock, 'escape') from holdfast.lease
+where (waiting).till_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint
 union all select 'an outcome of ' || encode(lock, 'escape') from holdfast.outcome
 where till_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint
 union all select 'a lease ' || coalesce(claim, '') || ' of ' || encode(lock, 'escape') from holdfast.lease

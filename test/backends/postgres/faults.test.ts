@@ -15,7 +15,18 @@ import { startProxy } from "../../../src/lab/proxy.ts";
 import { startPgBouncer } from "../../../src/lab/servers/pgbouncer.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
 import { DIST } from "../../dist.ts";
-import { claimOf, Clients, eventually, granted, refused, rivalOf, startMigrated, urlOf, waitFor } from "./lab.ts";
+import {
+  claimOf,
+  Clients,
+  eventually,
+  granted,
+  refused,
+  rivalOf,
+  startMigrated,
+  urlOf,
+  waitFor,
+  WAITERS,
+} from "./lab.ts";
 
 let server: PostgresServer;
 beforeAll(async () => {
@@ -165,7 +176,7 @@ describe("connections", () => {
     await refused(b, waiter);
     const waiting = waitFor(b, waiter);
     await eventually("no process is asked to send", async () => {
-      const inbox = await server.sql(`select inbox is null from holdfast.waiter where claim = '${waiter.id}'`);
+      const inbox = await server.sql(`select inbox is null from ${WAITERS} as w where claim = '${waiter.id}'`);
       return inbox === "t" ? true : undefined;
     });
     // A server connection that listens would give messages for one client to another.
@@ -400,7 +411,7 @@ describe("messages", () => {
     const waiter = rivalOf(holder);
     await refused(b, waiter);
     const inbox = await eventually("the waiter listens", async () => {
-      const found = await server.sql(`select inbox from holdfast.waiter where claim = '${waiter.id}'`);
+      const found = await server.sql(`select inbox from ${WAITERS} as w where claim = '${waiter.id}'`);
       return found === "" ? undefined : found;
     });
     const stop = new AbortController();
@@ -429,7 +440,7 @@ describe("messages", () => {
     // A first grant waits until messages are heard.
     await granted(b, claimOf());
     await refused(b, waiter);
-    const inbox = await server.sql(`select inbox from holdfast.waiter where claim = '${waiter.id}'`);
+    const inbox = await server.sql(`select inbox from ${WAITERS} as w where claim = '${waiter.id}'`);
     const watching = b.watch!(waiter, new AbortController().signal);
     for (const news of ["granted 9000000000000000 1", "granted 1 1", "granted 0 1", "granted 9000000000000000 0"]) {
       const seal = hash("sha256", `${waiter.id} ${news}`, "hex").slice(0, 24);

@@ -98,10 +98,14 @@ export async function waitFor(backend: Backend, claim: Claim): Promise<Granted> 
   });
 }
 
+/** Waiters, wherever they stand: the first may be in row 0 of the lock. */
+export const WAITERS =
+  "(select w.* from holdfast.waiter as w union all select (l.waiting).* from holdfast.lease as l where (l.waiting).claim is not null)";
+
 /** Everything that the store sends to the process of this claim, held or queued, from now on. */
 export async function tapInbox(server: PostgresServer, clients: Clients, { id }: Claim): Promise<readonly string[]> {
   const inbox = await server.sql(
-    `select rtrim(inbox, '!') from holdfast.lease where claim = '${id}' union all select inbox from holdfast.waiter where claim = '${id}'`,
+    `select rtrim(inbox, '!') from holdfast.lease where claim = '${id}' union all select inbox from ${WAITERS} as w where claim = '${id}'`,
   );
   const ear = await clients.client(server.port);
   const heard: string[] = [];

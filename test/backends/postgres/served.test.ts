@@ -65,7 +65,7 @@ describe("doctor", () => {
     await server.sql(LOCKS_MIGRATION);
     const { levels, facts } = await examine();
     expect(levels).toEqual({ tables: "good", commits: "good", fsync: "weak", "fail-over": "good", pooler: "good" });
-    expect(facts).toMatchObject({ tables: "version 2", pooler: "no", replicas: 0 });
+    expect(facts).toMatchObject({ tables: "version 3", pooler: "no", replicas: 0 });
   });
 
   test("a pooler, an isolation level that is refused, a role without rights, tables that are too old", async () => {
@@ -76,7 +76,7 @@ describe("doctor", () => {
     await server.sql("alter role postgres reset default_transaction_isolation");
     await server.sql("update holdfast.store set version = 1");
     expect((await examine()).levels).toMatchObject({ tables: "broken" });
-    await server.sql("update holdfast.store set version = 2");
+    await server.sql("update holdfast.store set version = 3");
     await server.sql("create role plain login password 'plain-secret'");
     const url = `postgres://plain:plain-secret@127.0.0.1:${server.port}/postgres`;
     const denied = await examinePostgres({ url, selfTest: false, init: false, say: () => undefined });

@@ -1,5 +1,5 @@
 -- Lock row 0 of a lock until the transaction ends, and return it as it then is: whatever other transactions did to this lock
--- before is committed, and whatever they do next waits. A lock without rows gets one if p_make says so.
+-- before is committed, and whatever they do next waits. A lock without rows gets one if p_make says so. All waiters are in the queue then.
 --
 -- $1 p_lock
 -- $2 p_make
@@ -12,7 +12,7 @@ begin
   loop
     select * into row_0 from holdfast.lease as l where l.lock = p_lock and l.place = 0 for update;
     if found or not p_make then
-      return row_0;
+      return holdfast.move_waiter(row_0);
     end if;
     insert into holdfast.lease as l (lock, place) values (p_lock, 0) on conflict do nothing;
     if found then

@@ -41,6 +41,9 @@ begin
   end if;
   -- Read when the row is locked: waiting for it took time.
   now_us := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+  if (row_0.waiting).claim is not null then
+    row_0 := holdfast.move_waiter(row_0);
+  end if;
   if p_quarantine > 0 or (p_wants and row_0.done_us > now_us) then
     -- Not one of the usual cases.
   elsif row_0.until_us <= now_us and not row_0.crowded then
@@ -62,16 +65,21 @@ begin
       from holdfast.waiter as w where w.lock = p_lock;
     end if;
     if ahead = others then
-      insert into holdfast.waiter (
-        lock, claim, ticket, asked_us, till_us, ticket_ms, shared, most, run, ttl_ms, delay_ms, min_hold_ms, since_us, wants, inbox, detail
-      ) select
-        p_lock, p_claim, greatest(last_ticket + 1, now_us), now_us, now_us + p_ticket * 1000, p_ticket, p_shared, p_most, p_run, p_ttl,
-        p_delay, p_min_hold, now_us, p_wants, p_inbox, p_detail
-      where not exists (select from holdfast.store as s where s.quarantine_ms > 0);
+      if row_0.crowded then
+        insert into holdfast.waiter (
+          lock, claim, ticket, asked_us, till_us, ticket_ms, shared, most, run, ttl_ms, delay_ms, min_hold_ms, since_us, wants, inbox, detail
+        ) select
+          p_lock, p_claim, greatest(last_ticket + 1, now_us), now_us, now_us + p_ticket * 1000, p_ticket, p_shared, p_most, p_run, p_ttl,
+          p_delay, p_min_hold, now_us, p_wants, p_inbox, p_detail
+        where not exists (select from holdfast.store as s where s.quarantine_ms > 0);
+      else
+        update holdfast.lease as l set waiting = row(
+          p_lock, p_claim, now_us, now_us, now_us + p_ticket * 1000, p_ticket, p_shared, p_most, p_run, p_ttl,
+          p_delay, p_min_hold, now_us, p_wants, p_inbox, p_detail
+        )::holdfast.waiter
+        where l.lock = p_lock and l.place = 0 and not exists (select from holdfast.store as s where s.quarantine_ms > 0);
+      end if;
       if found then
-        if not row_0.crowded then
-          update holdfast.lease as l set crowded = true where l.lock = p_lock and l.place = 0;
-        end if;
         if ahead = 0 and not row_0.kept and right(row_0.inbox, 1) = '!' then
           -- As send_news() does it.
           done := pg_notify(rtrim(row_0.inbox, '!'), left(row_0.claim, 8) || ' wanted ' || left(

@@ -30,6 +30,33 @@ begin
   end if;
   -- Read when the row is locked: waiting for it took time.
   now_us := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+  if (row_0.waiting).claim is not null then
+    -- The usual case of a lock that two take turns on: its only holder leaves, and the only waiter is like it and alive.
+    if p_min_hold = 0 and p_quarantine = 0 and row_0.claim = p_claim and row_0.until_us > now_us and not row_0.kept and not row_0.shared
+      and row_0.most = 1 and not row_0.crowded
+    then
+      next_one := row_0.waiting;
+      new_fence := greatest(row_0.last + 1, now_us);
+      new_run := case when new_fence = now_us then next_one.run else 1 end;
+      update holdfast.lease as l set
+        last = new_fence + new_run - 1, until_us = next_one.asked_us + (next_one.ttl_ms + next_one.delay_ms) * 1000,
+        claim = next_one.claim, fence = new_fence, run = new_run, since_us = now_us,
+        keep_ms = next_one.ttl_ms + next_one.delay_ms, delay_ms = next_one.delay_ms, min_hold_ms = next_one.min_hold_ms, inbox = next_one.inbox,
+        detail = next_one.detail, waiting = null
+      where l.lock = p_lock and l.place = 0 and next_one.till_us > now_us
+        and not exists (select from holdfast.store as s where s.quarantine_ms > 0);
+      if found then
+        if next_one.inbox is not null then
+          -- As send_news() does it.
+          news := ' granted ' || new_fence || ' ' || new_run || ' ';
+          news := pg_notify(next_one.inbox, left(next_one.claim, 8) || news || left(
+            encode(sha256(convert_to(next_one.claim || rtrim(news), 'UTF8')), 'hex'), 24))::text;
+        end if;
+        return 'held';
+      end if;
+    end if;
+    row_0 := holdfast.move_waiter(row_0);
+  end if;
   -- The usual case: there is no other claim, and no minHold.
   if p_min_hold = 0 and not row_0.crowded and row_0.claim = p_claim and row_0.until_us > now_us and not row_0.kept then
     update holdfast.lease as l set until_us = 0, claim = null where l.lock = p_lock and l.place = 0;

@@ -42,7 +42,7 @@ begin
   with mine as (
     select m.n, l.lock, l.place, l.fence = coalesce(p_fences[m.n], l.fence) as same,
       -- Row 0 of a lock that is not crowded knows that no claim waits.
-      (l.crowded or l.place > 0) and holdfast.wanted(l, now_us) as wanted
+      (l.crowded or l.place > 0 or (l.waiting).claim is not null) and holdfast.wanted(l, now_us) as wanted
     from unnest(numbers, locks, places) as m (n, lock, place)
     join holdfast.lease as l on l.lock = m.lock and l.place = m.place
     where l.claim = p_claims[m.n] and l.until_us > now_us and not l.kept

@@ -31,6 +31,9 @@ begin
       end if;
       continue;
     end if;
+    if (row_0.waiting).claim is not null then
+      row_0 := holdfast.move_waiter(row_0);
+    end if;
     now_us := holdfast.now_us();
     update holdfast.waiter as w set asked_us = now_us, till_us = now_us + w.ticket_ms * 1000, inbox = p_inbox
     where w.lock = asked.lock and w.claim = asked.claim;

@@ -15,7 +15,14 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $f
     'kind', 'waiting', 'lock', encode(w.lock, 'hex'), 'id', w.claim, 'shared', w.shared, 'most', w.most,
     'waiting', (at.us - w.since_us) / 1000, 'place', row_number() over (partition by w.lock order by w.ticket),
     'since', w.since_us::text, 'detail', w.detail)::text
-  from holdfast.waiter as w, at
+  from (
+    select q.lock, q.claim, q.shared, q.most, q.ticket, q.since_us, q.till_us, q.detail from holdfast.waiter as q
+    union all
+    select
+      l.lock, (l.waiting).claim, (l.waiting).shared, (l.waiting).most, (l.waiting).ticket, (l.waiting).since_us, (l.waiting).till_us,
+      (l.waiting).detail
+    from holdfast.lease as l where l.place = 0 and (l.waiting).claim is not null
+  ) as w, at
   where w.lock >= p_from and (p_to is null or w.lock < p_to) and w.till_us > at.us
   union all
   select json_build_object(

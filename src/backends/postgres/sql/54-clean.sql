@@ -34,7 +34,7 @@ begin
       delete from holdfast.outcome as o where o.lock = candidate.lock;
       update holdfast.lease as l set done_us = 0 where l.lock = candidate.lock and l.place = 0;
     end if;
-    continue when greatest(row_0.until_us, row_0.since_us, row_0.done_us) > now_us - p_idle * 1000;
+    continue when greatest(row_0.until_us, row_0.since_us, row_0.done_us, (row_0.waiting).till_us) > now_us - p_idle * 1000;
     if row_0.crowded then
       delete from holdfast.waiter as w where w.lock = candidate.lock and w.till_us <= now_us - p_idle * 1000;
       delete from holdfast.lease as l where l.lock = candidate.lock and l.place > 0 and l.until_us <= now_us;

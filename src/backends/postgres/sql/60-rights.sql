@@ -8,7 +8,7 @@ begin
     select p.oid::pg_catalog.regprocedure as signature
     from pg_catalog.pg_proc as p join pg_catalog.pg_namespace as n on n.oid = p.pronamespace
     where n.nspname = 'holdfast' and p.proname in (
-      'now_us', 'begin_step', 'open_lock', 'young', 'grant_lease', 'send_news', 'wanted', 'promote', 'leave', 'run', 'holding', 'refusal',
+      'now_us', 'begin_step', 'open_lock', 'move_waiter', 'young', 'grant_lease', 'send_news', 'wanted', 'promote', 'leave', 'run', 'holding', 'refusal',
       'kept_outcome', 'enter', 'keep_on', 'tell_holders', 'end_by_force', 'attempt', 'release', 'release_many', 'finish', 'swap', 'renew', 'beat',
       'force_release', 'steal', 'forget', 'look_wanted', 'expect_wanted', 'look', 'inspect', 'why', 'clean', 'store_facts', 'end_quarantine')
   loop

@@ -15,6 +15,7 @@ const PATIENCE_MS = 60_000;
 const CONNECTIONS = 4;
 /** What query() does not show: waiters whose time is over, and rows of further holders. */
 const LEFT = `select 'a waiter of ' || encode(lock, 'escape') from holdfast.waiter where till_us > holdfast.now_us()
+union all select 'a waiter of ' || encode(lock, 'escape') from holdfast.lease where (waiting).till_us > holdfast.now_us()
 union all select 'an outcome of ' || encode(lock, 'escape') from holdfast.outcome where till_us > holdfast.now_us()`;
 
 /** The connection that listens for messages. */
