@@ -28,9 +28,10 @@ const SUITES = [
   "etcd",
   "memory",
   "telemetry",
+  "scale",
 ];
 /** They compare Holdfast with itself, and run when they are asked for. */
-const ALONE = ["linger", "memory", "telemetry"];
+const ALONE = ["linger", "memory", "telemetry", "scale"];
 const HELP = `npm run bench -- [suite…] [options]
 
 Suites: ${SUITES.join(", ")}.
@@ -67,6 +68,10 @@ const { values, positionals } = parseArgs({
     help: { type: "boolean", default: false },
   },
 });
+
+// By these a process ends at once. By exit() it first ends the servers that it started.
+for (const [signal, code] of Object.entries({ SIGHUP: 129, SIGINT: 130, SIGTERM: 143 }))
+  process.once(signal, () => process.exit(code));
 
 if (values.help) process.stdout.write(HELP);
 else if (values.check) process.exitCode = await check();
@@ -151,6 +156,7 @@ function toContext() {
     seconds: positive("seconds"),
     rounds: Math.round(positive("rounds")),
     peers: !values["no-peers"],
+    only,
     wanted: (entrant) =>
       only === undefined
         ? !values["no-peers"] || entrant.own === true || entrant.limit === true

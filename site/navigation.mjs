@@ -137,4 +137,4 @@ export const CHINESE = [
 ];
 
 /** Named above, and still to be written: their entries appear on the site when the files do. */
-export const TO_COME = ["scale.md"];
+export const TO_COME = [];

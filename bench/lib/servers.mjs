@@ -5,9 +5,9 @@ import { cpuUsOf } from "./machine.mjs";
 import { Store } from "./store.mjs";
 
 /** A Redis of its own for `use`, and a reader of what it spends. */
-export async function withRedis(use) {
+export async function withRedis(use, options = {}) {
   const { startRedis } = await built("lab/servers/redis.js");
-  const server = await startRedis();
+  const server = await startRedis(options);
   const store = new Store(server.port);
   try {
     return await use({ server, port: server.port, store });

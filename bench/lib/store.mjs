@@ -41,6 +41,12 @@ export class Store {
       cpuUs: (number("used_cpu_user_main_thread") + number("used_cpu_sys_main_thread")) * 1e6,
       counts,
       calls,
+      // Without what its connections use: that goes with them, and comes and goes.
+      memoryBytes: number("used_memory") - number("mem_clients_normal") - number("mem_clients_slaves"),
+      allBytes: number("used_memory"),
+      netBytes: number("total_net_input_bytes") + number("total_net_output_bytes"),
+      clients: number("connected_clients"),
+      reads: number("total_reads_processed"),
     };
   }
 

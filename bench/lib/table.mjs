@@ -1,4 +1,5 @@
 /** Results as text: one table per part, one line per bar. */
+import { SCALE_HEADINGS } from "../scale/headings.mjs";
 
 const HEADINGS = {
   perSecond: ["per second"],
@@ -21,6 +22,7 @@ const HEADINGS = {
   cpuPercent: ["client % of a core"],
   storePercent: ["store % of a core"],
   commandsPerSecond: ["commands/s"],
+  ...SCALE_HEADINGS,
 };
 
 /** The table's head: one entry per printed column. */

@@ -8,7 +8,7 @@ import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { join } from "node:path";
 
-const WORKER = join(import.meta.dirname, "worker.mjs");
+export const WORKER = join(import.meta.dirname, "worker.mjs");
 const ANSWER_LIMIT_MS = 180_000;
 
 class Worker {

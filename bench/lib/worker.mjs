@@ -2,7 +2,8 @@
  * One process of one contestant: `node worker.mjs <family> <contestant> <env as JSON>`. Takes an order per line.
  *
  * Orders: `cycles` (acquire and release, nothing inside), `sections` (a contended lock, everything logged), `gather`, `herd`
- * and `scatter` (many waiters), `hold`, `watch` and `drop` (leases kept alive), `take` (one lock, held until killed).
+ * and `scatter` (many waiters), `hold`, `watch` and `drop` (leases kept alive), `take` (one lock, held until killed), `step` (what
+ * the contestant brings along).
  */
 import { writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -187,6 +188,11 @@ const orders = {
 
   async drop(one) {
     return { lost: await one.drop() };
+  },
+
+  /** A step that only this contestant knows. */
+  async step(one, order) {
+    return await one[order.step](order);
   },
 
   async letGo(one) {

@@ -5,6 +5,7 @@ import { seeded } from "../../src/testing/seeded-random.ts";
 import { medians } from "../../bench/lib/contest.mjs";
 import { othersSince, readMachine } from "../../bench/lib/others.mjs";
 import { rotate } from "../../bench/lib/rotation.mjs";
+import { exponent, linearity } from "../../bench/lib/fit.mjs";
 import { jain, median, percentile, quietest, sorted, spread } from "../../bench/lib/stats.mjs";
 
 describe("statistics", () => {
@@ -74,6 +75,44 @@ describe("statistics", () => {
     const used = process.cpuUsage();
     while (process.cpuUsage(used).user < 200_000);
     expect(readMachine()!.own - start!.own).toBeGreaterThan(10);
+  });
+});
+
+describe("growth", () => {
+  test("the exponent of a cost that grows with a power of the size is that power, whatever the factor", () => {
+    const sizes = [10, 100, 1000, 10_000];
+    expect(exponent(sizes.map((size) => [size, 7]))).toBeCloseTo(0);
+    expect(exponent(sizes.map((size) => [size, 3 * size]))).toBeCloseTo(1);
+    expect(exponent(sizes.map((size) => [size, 0.2 * Math.sqrt(size)]))).toBeCloseTo(0.5);
+    expect(exponent(sizes.map((size) => [size, 50 / size]))).toBeCloseTo(-1);
+    // By hand: the logarithms lie at 1, 2, 3 and 0, 0, 3, and the line of least squares through them rises by 1.5.
+    expect(exponent([10, 100, 1000].map((size, at) => [size, [1, 1, 1000][at]!]))).toBeCloseTo(1.5);
+  });
+
+  test("there is no exponent of one size, nor of a cost that is zero or below", () => {
+    expect(exponent([])).toBeNaN();
+    expect(exponent([[10, 5]])).toBeNaN();
+    expect(
+      exponent([
+        [10, 5],
+        [100, 0],
+      ]),
+    ).toBeNaN();
+    expect(
+      exponent([
+        [10, 5],
+        [100, -1],
+      ]),
+    ).toBeNaN();
+  });
+
+  test("several servers are as good as the busiest of them lets them be", () => {
+    expect(linearity(24, [12, 12])).toBe(1);
+    expect(linearity(24, [8, 8, 8])).toBe(1);
+    // Half as much again in the busiest: two thirds.
+    expect(linearity(24, [18, 6])).toBeCloseTo(2 / 3);
+    // Evenly, but each cycle costs twice as much in all.
+    expect(linearity(24, [24, 24])).toBe(0.5);
   });
 });
 

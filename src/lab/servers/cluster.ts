@@ -1,4 +1,4 @@
-/** A Redis Cluster of three primaries with one replica each. */
+/** A Redis Cluster, of three primaries unless another number is asked for, with one replica each. */
 import { onFreePort } from "./child.ts";
 import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { startServer } from "./redis.ts";
@@ -7,6 +7,8 @@ import { labPassword } from "./secret.ts";
 import { until } from "./sentinels.ts";
 
 export interface ClusterOptions {
+  /** @default 3 */
+  readonly primaries?: number | undefined;
   /** @default 1000 */
   readonly nodeTimeoutMs?: number | undefined;
   /** Further arguments of every node. */
@@ -15,7 +17,7 @@ export interface ClusterOptions {
 }
 
 export interface ClusterLab extends AsyncDisposable {
-  /** The first three were primaries at the start. */
+  /** The first half of them were primaries at the start. */
   readonly nodes: readonly RedisServer[];
   readonly url: string;
   /** The primary that serves this key's slot, as a living node says. */
@@ -31,9 +33,8 @@ export interface SlotSteps {
 }
 
 const SLOTS = 16_384;
-const PRIMARIES = 3;
 
-/** Starts six nodes and resolves when all slots are served and every replica is online. */
+/** Starts all nodes and resolves when all slots are served and every replica is online. */
 export async function startCluster(options: ClusterOptions = {}): Promise<ClusterLab> {
   const places: string[] = [];
   const started: RedisServer[] = [];
@@ -49,7 +50,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
       started.push(node);
       return node;
     };
-    const nodes = await Promise.all(Array.from({ length: 2 * PRIMARIES }, startOne));
+    const nodes = await Promise.all(Array.from({ length: 2 * (options.primaries ?? 3) }, startOne));
     await weave(nodes);
     const primaryOf = (key: string): Promise<RedisServer> => findPrimary(nodes, key);
     return {
@@ -88,7 +89,8 @@ async function startNode(place: string, options: ClusterOptions): Promise<RedisS
 }
 
 async function weave(nodes: readonly RedisServer[]): Promise<void> {
-  const primaries = nodes.slice(0, PRIMARIES);
+  const count = nodes.length / 2;
+  const primaries = nodes.slice(0, count);
   const [first] = nodes as [RedisServer];
   const busPorts = await Promise.all(
     nodes.map(async (node) => (await node.cli("CONFIG", "GET", "cluster-port")).split("\n")[1] ?? ""),
@@ -98,15 +100,15 @@ async function weave(nodes: readonly RedisServer[]): Promise<void> {
   );
   await Promise.all(
     primaries.map(async (node, i) => {
-      const from = Math.ceil((SLOTS * i) / PRIMARIES);
-      const to = Math.ceil((SLOTS * (i + 1)) / PRIMARIES) - 1;
+      const from = Math.ceil((SLOTS * i) / count);
+      const to = Math.ceil((SLOTS * (i + 1)) / count) - 1;
       await node.cli("CLUSTER", "SET-CONFIG-EPOCH", String(i + 1)).catch(() => undefined);
       await node.cli("CLUSTER", "ADDSLOTSRANGE", String(from), String(to));
     }),
   );
   const ids = await Promise.all(primaries.map((node) => node.cli("CLUSTER", "MYID")));
   await Promise.all(
-    nodes.slice(PRIMARIES).map((node, i) =>
+    nodes.slice(count).map((node, i) =>
       // The replica must have met its primary first.
       until("a replica finds its primary", () => node.cli("CLUSTER", "REPLICATE", ids[i] ?? "").catch(() => undefined)),
     ),
@@ -119,7 +121,7 @@ async function weave(nodes: readonly RedisServer[]): Promise<void> {
       infos.every(
         (info) => info.includes("cluster_state:ok") && info.includes(`cluster_known_nodes:${nodes.length}`),
       ) &&
-      lists.every((list) => (list.match(/ (?:myself,)?slave /gu) ?? []).length === PRIMARIES) &&
+      lists.every((list) => (list.match(/ (?:myself,)?slave /gu) ?? []).length === count) &&
       replication.every((info) => info.includes("state=online"));
     return whole ? true : undefined;
   });
@@ -154,7 +156,7 @@ function parseLine(line: string): { port: number; slots: readonly (readonly [num
 
 async function moveSlot(nodes: readonly RedisServer[], key: string, steps: SlotSteps): Promise<RedisServer> {
   const from = await findPrimary(nodes, key);
-  const to = nodes.slice(0, PRIMARIES).find((node) => node !== from);
+  const to = nodes.slice(0, nodes.length / 2).find((node) => node !== from);
   if (to === undefined) throw new Error("A cluster needs two primaries to move a slot");
   const slot = await from.cli("CLUSTER", "KEYSLOT", key);
   const [fromId, toId] = [await from.cli("CLUSTER", "MYID"), await to.cli("CLUSTER", "MYID")];

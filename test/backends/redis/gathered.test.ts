@@ -3,6 +3,7 @@ import type { Socket } from "node:net";
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { createLocks } from "../../../src/core/locks.ts";
 import { redis } from "../../../src/backends/redis/index.ts";
+import { startCluster } from "../../../src/lab/servers/cluster.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { libraries, type Library } from "./clients.ts";
 
@@ -61,4 +62,42 @@ test.each(each)("a stream that others hold back is left to them: $name", async (
   expect(uncork).not.toHaveBeenCalled();
   stream.uncork();
   for (const lease of await asked) expect(await lease.release()).toBe("released");
+});
+
+interface Node {
+  readonly stream: Socket;
+}
+
+test("in a cluster what goes to one node is sent in portions, whatever goes to the others", async () => {
+  await using lab = await startCluster({ primaries: 2 });
+  for (const library of each) {
+    const { client, close } = await library.cluster(lab);
+    const locks = createLocks(redis(client));
+    try {
+      const name = (at: number): string => `${library.name} ${at}`;
+      // So that every node is connected, and has the scripts.
+      await Promise.all(
+        Array.from({ length: 50 }, async (_, at) => (await locks.acquire(`${name(at)} first`)).release()),
+      );
+      const streams = (client as unknown as { nodes(role: "master"): Node[] })
+        .nodes("master")
+        .map(({ stream }) => stream);
+      expect(streams).toHaveLength(2);
+      const spies = streams.map((stream) => ({ sent: vi.spyOn(stream, "write"), uncork: vi.spyOn(stream, "uncork") }));
+      const asked = Promise.all(Array.from({ length: 100 }, (_, at) => locks.acquire(name(at))));
+      await new Promise((resolve) => process.nextTick(resolve));
+      const counts = spies.map(({ sent, uncork }) => [sent.mock.calls.length, uncork.mock.calls.length] as const);
+      expect(counts[0]![0] + counts[1]![0]).toBe(100);
+      for (const [sent, uncorked] of counts) {
+        expect(sent).toBeGreaterThan(16);
+        // The first by itself, then sixteen at a time, and the rest at the end of the turn.
+        expect(uncorked).toBe(Math.floor((sent - 1) / 16) + 1);
+      }
+      for (const stream of streams) expect(stream.writableCorked).toBe(0);
+      for (const lease of await asked) expect(await lease.release()).toBe("released");
+    } finally {
+      await locks.close();
+      await close();
+    }
+  }
 });

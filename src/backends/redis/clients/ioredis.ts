@@ -1,29 +1,21 @@
 /** ioredis 5 and 6: standalone, Sentinel and Cluster. */
 import type { Connection, OwnConnection, OwnConnectionEvents, Primary, Topology } from "../connection.ts";
+import { clusterGatherer, gatherer, type Stream } from "./gather.ts";
 import { type Emitter, listen } from "./listeners.ts";
 import { slotOf } from "../keys.ts";
-
-/** How many commands go in one system call at most. Of 4, 8, 16, 32 and all, 16 gave the most locks per second, and cost the least. */
-const GATHERED_MAX = 16;
 
 /** What is used of ioredis, by structure. */
 interface IoredisClient extends Emitter {
   readonly status: string;
   readonly isCluster: boolean;
   readonly options: Options;
-  /** Commands without an answer yet. Internal to ioredis, and absent on a Cluster: used if it is there. */
+  /** Absent on a Cluster: its nodes have them. */
   readonly commandQueue?: { readonly length: number };
   readonly stream?: Stream;
   evalsha(sha: string, keyCount: number | string, ...rest: string[]): Promise<unknown>;
   eval(source: string, keyCount: number, ...rest: string[]): Promise<unknown>;
   call(command: string, ...args: string[]): Promise<unknown>;
   duplicate(...args: never[]): unknown;
-}
-
-interface Stream {
-  readonly writableCorked?: number;
-  cork?(): void;
-  uncork(): void;
 }
 
 interface Options {
@@ -65,12 +57,12 @@ export function adaptIoredis(client: IoredisClient): Connection {
   const topology: Topology = client.isCluster ? "cluster" : options.sentinels?.length ? "sentinel" : "standalone";
   const keyPrefix = options.keyPrefix ?? options.redisOptions?.keyPrefix ?? "";
   const read = options.stringNumbers || options.redisOptions?.stringNumbers ? withNumbers : undefined;
-  const gather = gatherer(client);
   let wasReady = false;
   let breaks = 0;
   const nodeOf = (key: string): string => (client.isCluster ? addressOf(client as ClusterClient, keyPrefix + key) : "");
+  const gather = client.isCluster ? clusterGatherer(nodeOf, (address) => nodeAt(client, address)) : gatherer(client);
   const evalsha = (sha: string, keys: readonly string[], args: readonly string[]): Promise<unknown> => {
-    gather();
+    gather(keys[0] as string);
     return client.evalsha(sha, keys.length, ...keys, ...args);
   };
   const connection: Connection = {
@@ -88,7 +80,7 @@ export function adaptIoredis(client: IoredisClient): Connection {
       });
     },
     evalshaOn: (sha, key, other, first, second) => {
-      gather();
+      gather(key);
       if (other === undefined) {
         return second === undefined
           ? client.evalsha(sha, "1", key, first)
@@ -129,34 +121,6 @@ function reading(connection: Connection, read: (reply: unknown) => unknown): Con
     evalsha: (sha, keys, args) => connection.evalsha(sha, keys, args).then(read),
     evalshaOn: (sha, key, other, first, second) => connection.evalshaOn(sha, key, other, first, second).then(read),
     eval: (source, keys, args) => connection.eval(source, keys, args).then(read),
-  };
-}
-
-/**
- * Sends the commands of this turn of the event loop in few system calls, which are most of what a command costs. Only if another
- * command is under way: a single command would gain nothing, and wait for the end of the turn. Not all in one call: the server
- * would have nothing to do while this turn goes on, and this process nothing while the server does it all.
- */
-function gatherer(client: IoredisClient): () => void {
-  let gathered = 0;
-  let corked: Stream | undefined;
-  const end = (): void => {
-    const stream = corked;
-    corked = undefined;
-    stream?.uncork();
-  };
-  return () => {
-    const { stream, commandQueue } = client;
-    if (corked !== undefined && corked === stream) {
-      if (++gathered % GATHERED_MAX !== 0) return;
-      corked.uncork();
-      corked.cork!();
-    } else if (stream?.cork !== undefined && commandQueue?.length && !stream.writableCorked && corked === undefined) {
-      corked = stream;
-      gathered = 0;
-      stream.cork();
-      process.nextTick(end);
-    }
   };
 }
 
