@@ -17,22 +17,36 @@ const AREAS = [
   [
     /^src\/backends\/redis\/lua\/(?:_incarnation|_identity|_replicas|vote|meet|end-quarantine|recall)\.lua$/,
     REDIS,
-    within("backends/redis", "noticed marker quarantines fences timed"),
+    within("backends/redis", "noticed costs marker quarantines fences timed"),
   ],
   [
     /^src\/backends\/redis\/lua\/(?:_queue|beat)\.lua$/,
     REDIS,
-    within("backends/redis", "noticed reference timed messages crowds keeping"),
+    within("backends/redis", "noticed costs reference timed messages crowds keeping"),
   ],
   [
     /^src\/backends\/redis\/lua\/(?:_wake|wake|finish|forget|_outcome)\.lua$/,
     REDIS,
-    within("backends/redis", "noticed timed outcomes"),
+    within("backends/redis", "noticed costs timed outcomes"),
   ],
   [
     /^src\/backends\/redis\/lua\//,
     REDIS,
-    within("backends/redis", "noticed reference timed keeping fences renewal messages"),
+    within("backends/redis", "noticed costs reference timed keeping fences renewal messages"),
+  ],
+  [
+    /^src\/backends\/redis\/layouts\//,
+    [
+      "test/backends/redis-plain",
+      "test/backends/redisson",
+      "test/conformance/redis-plain.test.ts",
+      "test/conformance/redisson.test.ts",
+    ],
+    [
+      ...within("backends/redis-plain", "foreign lost-replies member mixed open"),
+      ...within("backends/redisson", "fenced foreign-data lock lost-replies open read-write"),
+      "test/conformance/redis-plain.test.ts",
+    ],
   ],
   [
     /^src\/backends\/redis\//,

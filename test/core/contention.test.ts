@@ -527,6 +527,22 @@ describe("in bounded memory", () => {
     expect([names.length, names.includes("lock 3"), names.includes("lock 4")]).toEqual([257, true, false]);
   });
 
+  test("the waits for locks that give way stay in the sum", async () => {
+    const { clock, locks, other } = stage();
+    await locks.contention();
+    const theirs = other();
+    for (let index = 0; index < 512; index++) {
+      const lease = await theirs.acquire(`lock ${index}`);
+      const mine = locks.acquire(`lock ${index}`);
+      await clock.advance(1);
+      await lease.release();
+      await (await mine).release();
+    }
+    await (await locks.acquire("one more")).release();
+    const { locks: listed, others } = await locks.contention();
+    expect([listed.length, others.locks, others.waitMs]).toEqual([257, 256, 256]);
+  });
+
   test("locks that give way while they are held, or waited for, are added up when they are over", async () => {
     const { clock, locks, other } = stage();
     await locks.contention();

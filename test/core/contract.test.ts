@@ -29,7 +29,7 @@ import {
 } from "../../src/contract/errors.ts";
 import { toMs } from "../../src/contract/duration.ts";
 import { clipped, printable, toPrintableJson } from "../../src/contract/foreign.ts";
-import { readLocal, writeLocal } from "../../src/contract/local-facts.ts";
+import { holdsText, readLocal, writeLocal } from "../../src/contract/local-facts.ts";
 import { describeLoss, type LossReason } from "../../src/contract/loss.ts";
 import { isSecretName, maskSecrets, secretsOf, withoutSecrets } from "../../src/contract/mask-secrets.ts";
 import { onAbort } from "../../src/contract/on-abort.ts";
@@ -531,6 +531,10 @@ test("what a process says of itself is read as from a stranger", () => {
   const holds = Array.from({ length: 17 }, (_, at) => ({ name: `lock ${at}`, fence: 2n ** 62n + BigInt(at) }));
   const facts = { waiters: 0, users: 3, holds: holds.slice(0, 16), holdsMore: false };
   expect(readLocal(JSON.parse(JSON.stringify(writeLocal(facts))))).toEqual(facts);
+  // The same locks are the same text, and others another one.
+  const texts = [undefined, { ...facts, holds: [] }, facts, { ...facts, waiters: 99 }].map(holdsText);
+  expect(texts).toEqual(["", "", texts[2], texts[2]]);
+  expect(JSON.parse(texts[2]!)).toHaveLength(facts.holds.length);
   expect(readLocal(writeLocal({ ...facts, holds }))).toEqual({ ...facts, holdsMore: true });
   expect(readLocal(writeLocal({ ...facts, holdsMore: true }))).toEqual({ ...facts, holdsMore: true });
   for (const wrong of [undefined, null, 5, { waiters: -1 }, { waiters: 1.5 }, { users: "3" }, { holds: {} }]) {
@@ -554,6 +558,10 @@ test("what a process says of itself is read as from a stranger", () => {
 });
 
 describe("secrets", () => {
+  test("that are not encoded as a URL would have it are found as they stand", () => {
+    expect(secretsOf("redis://u:100%zz@host")).toContain("100%zz");
+  });
+
   test("are found raw, decoded, encoded and as they stand in JSON, longest first", () => {
     expect(secretsOf("redis://me:pa%20ss@host:1/0")).toEqual(["pa%20ss", "pa ss"]);
     expect(secretsOf("redis://host:1/0")).toEqual([]);

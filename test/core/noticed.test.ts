@@ -229,6 +229,9 @@ describe("words", () => {
   test("durations are read in their units", () => {
     expect(["7ms", "2s", "5m", "1h", 9].map((text) => toMs(text, "ttl"))).toEqual([7, 2000, 300_000, 3_600_000, 9]);
     expect(() => toMs("5", "ttl")).toThrow("Expected `ttl` to be a duration above 0, such as");
+    expect(() => toMs(11, "ttl", { maxMs: 10 })).toThrow(
+      "Expected `ttl` to be a duration above 0 up to 10 ms, such as",
+    );
   });
 
   test("a time-out says who is in the way, and how many more", () => {

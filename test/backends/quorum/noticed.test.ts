@@ -335,6 +335,8 @@ describe("what members are asked, and what not:", () => {
     expect(await other.renew([resumed], [fence])).toMatchObject([{ held: true }]);
     expect(await granted(other, resumed)).toMatchObject({ fence });
     expect(recalls).toBe(3);
+    // It has been won already: no member votes for it again, or one that has forgotten it would grant it anew.
+    expect(fakes.map(({ asked }) => asked.vote)).toEqual([1, 1, 1]);
     expect(await other.release(resumed)).toBe("held");
     expect(fakes.map(({ holders }) => holders)).toEqual(["", "", ""]);
   });

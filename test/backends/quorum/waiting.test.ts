@@ -80,6 +80,28 @@ test("S171: false hints of a release make a waiter ask no more often than its ow
   await waiting;
 });
 
+test("a wait that its caller ended hears no later hint: it leaves no timer behind", async () => {
+  const { clock, fakes, open } = fakeQuorum(3);
+  const wakes: (() => void)[] = [];
+  for (const { member } of fakes) {
+    member.freed = (_, wake) => {
+      wakes.push(wake);
+      return () => undefined;
+    };
+  }
+  const [a, b] = [open(), open({ chance: seeded(2) })];
+  await granted(a, newClaim({ name, ttlMs: 30_000 }));
+  const claim = newClaim({ name, ttlMs: 30_000, queues: true });
+  expect((await b.attempt(claim)).granted).toBe(false);
+  const over = new AbortController();
+  const waiting = b.watch!(claim, over.signal);
+  over.abort();
+  await waiting;
+  const before = clock.timers;
+  for (const wake of wakes) wake();
+  expect([wakes.length, clock.timers]).toEqual([3, before]);
+});
+
 test("half of an even number of members is no majority: there are never two holders", async () => {
   for (const count of [2, 4]) {
     const { clock, fakes, open } = fakeQuorum(count);

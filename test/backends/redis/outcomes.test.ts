@@ -161,14 +161,17 @@ describe("those who wait", () => {
     const admin = testClients.client(server.port);
     const backend = testClients.backend(server.port);
     const holder = wanting();
-    const waiters = [rivalOf(holder), rivalOf(holder, { wantsOutcome: false }), rivalOf(holder)];
+    const plain = { wantsOutcome: false };
+    const waiters = [rivalOf(holder), rivalOf(holder, plain), rivalOf(holder, plain), rivalOf(holder)];
     const { fence } = await granted(backend, holder);
     for (const waiter of waiters) await refused(backend, waiter);
     expect(await backend.release(holder, { value: "done", keepMs: DAY_MS, fence })).toBe("held");
     const fields = await admin.hkeys(keyOf(holder.name));
-    expect(fields.filter((field) => field.startsWith("w"))).toEqual([]);
-    // The one that wants no outcome has got the lock.
+    // Also from behind one that waits on.
+    expect(fields.filter((field) => field.startsWith("w"))).toEqual([`w${waiters[2]!.id}`]);
+    // Those that want no outcome get the lock, one after the other.
     expect(await backend.release(waiters[1]!)).toBe("held");
+    expect(await backend.release(waiters[2]!)).toBe("held");
   });
 
   test("one that asks again before its portion of the queue has learned of it gets it, and leaves the queue", async () => {
