@@ -3,7 +3,7 @@
  * lock pays for looking it up and for one `add()`. What a series is, who reads them decides: sums in memory, or an instrument.
  */
 import { goingOn } from "./going-on.ts";
-import { type Group, Groups, type Templates } from "./groups.ts";
+import { type Group, Groups, GROUPS_MAX, OTHER, type Templates } from "./groups.ts";
 import type { Facts, SummedName } from "./metrics.ts";
 import { acquireErrorType, holdErrorType, holdOutcome, renewOutcome } from "./outcome.ts";
 import { type Guard, listen } from "./telemetry.ts";
@@ -30,6 +30,7 @@ export class Figures<S extends Series> {
   /** Those of events that are rare. */
   readonly #rare: Map<string, S> = new Map();
   readonly #end: () => void;
+  #isOver = false;
 
   constructor(templates: Templates, guard: Guard, make: MakeSeries<S>) {
     this.#templates = templates;
@@ -61,9 +62,9 @@ export class Figures<S extends Series> {
     );
   }
 
-  /** What is held and waited for now. */
+  /** What is held and waited for now. After the end that is unknown. */
   get groups(): Iterable<Group<S>> {
-    return this.#groups.all();
+    return this.#isOver ? [] : this.#groups.all();
   }
 
   /** All series of it, in the order of their first events. */
@@ -73,6 +74,7 @@ export class Figures<S extends Series> {
 
   /** Hears nothing from here on. What was counted stays. */
   end(): void {
+    this.#isOver = true;
     this.#end();
   }
 
@@ -92,13 +94,17 @@ export class Figures<S extends Series> {
   }
 
   #add(metric: SummedName, facts: Facts, value = 1): void {
-    const key = JSON.stringify([metric, facts]);
-    let found = this.#rare.get(key);
-    if (found === undefined) {
-      found = this.#made(metric, facts);
-      this.#rare.set(key, found);
-    }
-    found.add(value);
+    const isFull = this.#rare.size >= GROUPS_MAX && !this.#rare.has(rareKey(metric, facts));
+    this.#rareOf(metric, isFull ? amongOthers(facts) : facts).add(value);
+  }
+
+  #rareOf(metric: SummedName, facts: Facts): S {
+    const key = rareKey(metric, facts);
+    const found = this.#rare.get(key);
+    if (found !== undefined) return found;
+    const made = this.#made(metric, facts);
+    this.#rare.set(key, made);
+    return made;
   }
 
   #made(metric: SummedName, facts: Facts): S {
@@ -106,6 +112,16 @@ export class Figures<S extends Series> {
     this.#all[metric].push(made);
     return made;
   }
+}
+
+function rareKey(metric: SummedName, facts: Facts): string {
+  return JSON.stringify([metric, facts]);
+}
+
+/** Where there are too many: all else that they are kept apart by is one of few. */
+function amongOthers(facts: Facts): Facts {
+  const { backend, template } = facts;
+  return { ...facts, backend: backend && OTHER, template: template === undefined ? undefined : OTHER };
 }
 
 export function factsOf({ backend, mode, template }: Group<unknown>): Facts {

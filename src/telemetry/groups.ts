@@ -13,9 +13,9 @@ export type Template = (name: string) => string | undefined;
 
 const TEMPLATES_MAX = 100;
 const TEMPLATE_LENGTH_MAX = 100;
-const GROUPS_MAX = 1000;
+export const GROUPS_MAX = 1000;
 /** Where there are too many. */
-const OTHER = "other";
+export const OTHER = "other";
 
 export interface TemplateOptions {
   /** Of a lock's name, what is the same for all of its kind, such as `order:{id}`. @default names are not kept apart */

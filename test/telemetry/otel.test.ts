@@ -1,4 +1,5 @@
 /** Spans and metrics of locks, in the real SDK of OpenTelemetry. */
+import { AsyncLocalStorage } from "node:async_hooks";
 import {
   context,
   type Context,
@@ -12,7 +13,13 @@ import { AlwaysOffSampler, BasicTracerProvider, type ReadableSpan } from "@opent
 import { expect, onTestFinished, test, vi } from "vitest";
 import { memory } from "../../src/backends/memory/index.ts";
 import { LockBackendError } from "../../src/contract/errors.ts";
-import { deadlockChannel, fenceRejectedChannel, holdChannel, type HoldEvent } from "../../src/contract/events.ts";
+import {
+  acquireChannel,
+  deadlockChannel,
+  fenceRejectedChannel,
+  holdChannel,
+  type HoldEvent,
+} from "../../src/contract/events.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { subscribe } from "../../src/core/subscribe.ts";
 import { METRICS } from "../../src/telemetry/metrics.ts";
@@ -370,6 +377,60 @@ test("it is on once, and off when it is ended: nothing is heard or bound any mor
   expect(() => instrument()).toThrow(/on already/);
   again[Symbol.dispose]();
   instrument({ traces: false }).end();
+});
+
+test.each([false, true])(
+  "ended in the middle of an event, it opens no span that never ends; flat: %j",
+  async (flat) => {
+    const started: string[] = [];
+    const ended: string[] = [];
+    const processor = {
+      onStart: ({ name }: { readonly name: string }) => void started.push(name),
+      onEnd: ({ name }: { readonly name: string }) => void ended.push(name),
+      forceFlush: () => Promise.resolve(),
+      shutdown: () => Promise.resolve(),
+    };
+    const { locks } = stage();
+    // Both ways into the middle: before its subscriber is called, and before its storage is entered.
+    const endAll = (): void => telemetry.end();
+    const over = subscribe("acquire:start", endAll);
+    const { telemetry } = sdk({ tracerProvider: new BasicTracerProvider({ spanProcessors: [processor] }) }, flat);
+    const storage = new AsyncLocalStorage<object>();
+    if (!flat)
+      acquireChannel.start.bindStore(storage, () => {
+        endAll();
+        return {};
+      });
+    onTestFinished(() => {
+      over();
+      acquireChannel.start.unbindStore(storage);
+    });
+    await (await locks.acquire("a")).release();
+    expect(ended).toEqual(started);
+  },
+);
+
+test("a span that cannot say its context ends all the same", async () => {
+  const ended: string[] = [];
+  const broken: Tracer = {
+    startSpan(name: string) {
+      const span = trace.wrapSpanContext({ traceId: "1".repeat(32), spanId: "2".repeat(16), traceFlags: 1 });
+      return Object.assign(span, {
+        isRecording: () => true,
+        end: () => void ended.push(name),
+        spanContext() {
+          throw new Error("no");
+        },
+      });
+    },
+    startActiveSpan() {
+      throw new Error("no");
+    },
+  };
+  sdk({ metrics: false, tracerProvider: { getTracer: () => broken } });
+  const { locks } = stage();
+  await locks.run("a", () => {});
+  expect(ended).toEqual(["acquire", "hold"]);
 });
 
 test("several locks, of several stores, count together by their store", async () => {

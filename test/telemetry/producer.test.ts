@@ -17,6 +17,7 @@ import {
   fenceRejectedChannel,
   holdChannel,
   type HoldEvent,
+  lostChannel,
   renewChannel,
 } from "../../src/contract/events.ts";
 import { subscribe } from "../../src/core/subscribe.ts";
@@ -276,6 +277,38 @@ test("its end stops it: it hears nothing more; what it counted is reported until
   const next = metricProducer();
   onTestFinished(() => next.end());
   expect(metricsOf(await read())).toEqual([]);
+});
+
+test("a producer that was replaced stays silent, also when the other one has ended: no reader gets two of a name", async () => {
+  const { producer } = produced();
+  const { locks } = stage();
+  await locks.run("a", () => {});
+  producer.end();
+  const next = metricProducer();
+  const { read } = reading([producer, next]);
+  await locks.run("a", () => {});
+  next.end();
+  expect(pointsOf(await read(), "hold")).toMatchObject([{ value: { count: 1 } }]);
+  expect((await producer.collect()).resourceMetrics.scopeMetrics).toEqual([]);
+});
+
+test("stores without number do not let the rare figures grow: what is beyond a thousand series counts as one", async () => {
+  const { producer } = produced({ template: (name) => name });
+  for (let i = 0; i < 3000; i++)
+    lostChannel.publish({ backend: `tenant-${i}`, name: "a", fence: 1n, reason: "", loss: { kind: "gone" } });
+  const [metric] = (await producer.collect()).resourceMetrics.scopeMetrics[0]!.metrics;
+  expect(metric!.dataPoints).toHaveLength(1001);
+  expect(metric!.dataPoints.at(-1)).toMatchObject({
+    attributes: { "holdfast.backend": "other", "holdfast.lock.template": "other", "holdfast.loss": "gone" },
+    value: 2000,
+  });
+  // What is no store's stays so.
+  fenceRejectedChannel.publish({ guard: "redis", name: "b", current: 2n, offered: 1n });
+  const all = (await producer.collect()).resourceMetrics.scopeMetrics[0]!.metrics;
+  expect(all.at(-1)!.dataPoints).toMatchObject([
+    { attributes: { "holdfast.guard": "redis", "holdfast.lock.template": "other" }, value: 1 },
+  ]);
+  expect(all.at(-1)!.dataPoints[0]!.attributes).not.toHaveProperty(["holdfast.backend"]);
 });
 
 test("an end in the middle of a collection, or of an event, is an end", async () => {

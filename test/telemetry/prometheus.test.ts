@@ -175,6 +175,19 @@ test("what is ended in the middle of an event hears nothing more of it", async (
   expect(metrics.text()).not.toContain("holdfast_waiting{");
 });
 
+test("after its end it tells what it counted, and not what is held or waited for, which is unknown by then", async () => {
+  const { locks } = stage();
+  const metrics = collect();
+  await locks.run("a", () => {});
+  const lease = await locks.acquire("a");
+  expect(metrics.text()).toContain('holdfast_held{backend="scripted",mode="exclusive"} 1');
+  metrics.end();
+  await lease.release();
+  const text = metrics.text();
+  expect(text).not.toMatch(/^holdfast_(?:held|waiting)\{/m);
+  expect(text).toMatch(/^holdfast_hold_duration_seconds_count\{.*\} 1$/m);
+});
+
 test("its end takes out of a registry what it put there, also after OpenMetrics was asked for, and nothing of another", async () => {
   const registry = new Registry<never>();
   registry.setContentType(Registry.OPENMETRICS_CONTENT_TYPE as never);

@@ -4,12 +4,14 @@
  */
 const ON = Symbol.for("holdfast.otel.on");
 
-interface On {
-  instrument?: object | undefined;
-  metrics?: object | undefined;
+type What = "instrument" | "metrics";
+
+interface On extends Partial<Record<What, object | undefined>> {
+  /** The last that counted, also after its end. */
+  lastMetrics?: object | undefined;
 }
 
-const WHY: Readonly<Record<keyof On, string>> = {
+const WHY: Readonly<Record<What, string>> = {
   instrument: "holdfast/otel is on already in this process: end the first instrument() before the second.",
   metrics:
     "holdfast/otel counts already in this process, by instrument() or by metricProducer(): end that one first, or give " +
@@ -19,15 +21,16 @@ const WHY: Readonly<Record<keyof On, string>> = {
 const on: On = ((globalThis as { [ON]?: On })[ON] ??= {});
 
 /** From now on it is this one. Throws while there is another. What returned ends that. */
-export function only(what: keyof On, one: object): () => void {
+export function only(what: What, one: object): () => void {
   if (on[what] !== undefined) throw new Error(WHY[what]);
   on[what] = one;
+  if (what === "metrics") on.lastMetrics = one;
   return () => {
     if (on[what] === one) on[what] = undefined;
   };
 }
 
-/** Whether another is on in its place. */
-export function isReplaced(what: keyof On, one: object): boolean {
-  return on[what] !== undefined && on[what] !== one;
+/** Whether another has counted since, also where that has ended: it may still tell what it counted. */
+export function isReplaced(one: object): boolean {
+  return on.lastMetrics !== one;
 }

@@ -85,16 +85,14 @@ export function metricProducer(options: MetricProducerOptions = {}): MetricProdu
   const leave = only("metrics", self);
   const sums = addUp(new Templates(template, guard), guard);
   const time = sinceNow();
-  let isOver = false;
   return {
     ...endedBy(() => {
-      isOver = true;
       sums.end();
       leave();
     }),
     collect() {
-      // What was counted until its end is still reported, unless another counts by now: two of the same name would be added up.
-      const metrics = isReplaced("metrics", self) ? [] : collected(sums, time(), isOver);
+      // What was counted until its end is still reported, unless another has counted since: two of the same name would be added up.
+      const metrics = isReplaced(self) ? [] : collected(sums, time());
       const scopeMetrics = metrics.length === 0 ? [] : [{ scope: { name: SCOPE }, metrics }];
       return Promise.resolve({ resourceMetrics: { resource: RESOURCE, scopeMetrics }, errors: [] });
     },
@@ -120,11 +118,9 @@ function toHrTime(ms: number): HrTime {
   return [Math.floor(ms / 1000), (ms % 1000) * 1_000_000];
 }
 
-/** As the SDK does, it leaves out what there is nothing of. After the end, nothing is held or waited for that would be known. */
-function collected(sums: Sums, times: Times, isOver: boolean): CollectedMetric[] {
-  return METRIC_NAMES.filter((metric) => !(isOver && METRICS[metric].kind === "gauge"))
-    .map((metric) => one(sums, metric, times))
-    .filter(({ dataPoints }) => dataPoints.length > 0);
+/** As the SDK does, it leaves out what there is nothing of. */
+function collected(sums: Sums, times: Times): CollectedMetric[] {
+  return METRIC_NAMES.map((metric) => one(sums, metric, times)).filter(({ dataPoints }) => dataPoints.length > 0);
 }
 
 function one(sums: Sums, metric: MetricName, times: Times): CollectedMetric {

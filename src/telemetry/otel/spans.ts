@@ -34,6 +34,7 @@ export class Spans {
   readonly #guard: Guard;
   readonly #open: Map<AcquireEvent | HoldEvent, Span> = new Map();
   readonly #ends: (() => void)[] = [];
+  #isOver = false;
 
   constructor(tracer: Tracer, templates: Templates, guard: Guard, storage: AsyncLocalStorage<Context> | undefined) {
     this.#tracer = tracer;
@@ -50,6 +51,7 @@ export class Spans {
 
   /** What is open ends now: a span that never ends is never seen. */
   end(): void {
+    this.#isOver = true;
     for (const end of this.#ends.splice(0)) end();
     for (const span of this.#open.values()) this.#guard.call(() => span.end());
     this.#open.clear();
@@ -63,7 +65,8 @@ export class Spans {
   ): void {
     const open = (event: E): Context => {
       const around = context.active();
-      if (isLeftOut(trace.getSpan(around))) return around;
+      // Where it is ended in the middle of an event, Node calls it once more: nothing would end that span.
+      if (this.#isOver || isLeftOut(trace.getSpan(around))) return around;
       const span = begin(event);
       if (span.isRecording()) this.#open.set(event, span);
       // Where the caller's trace is not sampled, that goes on: nothing is to be seen of this one.
@@ -88,11 +91,12 @@ export class Spans {
 
   #beginAcquire(event: AcquireEvent): Span {
     const span = this.#start("acquire", event, {}, undefined);
-    const spanContext = span.spanContext();
-    if ((spanContext.traceFlags & TraceFlags.SAMPLED) !== 0) {
-      // Another subscriber may have added something, too, or have frozen it: the span is there all the same.
-      this.#guard.call(() => fill(event, { meta: { traceparent: toTraceparent(spanContext), ...event.meta } }));
-    }
+    // The span is there whatever fails here. Another subscriber may have added something, too, or have frozen it.
+    this.#guard.call(() => {
+      const spanContext = span.spanContext();
+      if ((spanContext.traceFlags & TraceFlags.SAMPLED) !== 0)
+        fill(event, { meta: { traceparent: toTraceparent(spanContext), ...event.meta } });
+    });
     return span;
   }
 
