@@ -33,7 +33,8 @@ begin
   if (row_0.waiting).claim is not null then
     -- The usual case of a lock that two take turns on: its only holder leaves, and the only waiter is like it and alive.
     if p_min_hold = 0 and p_quarantine = 0 and row_0.claim = p_claim and row_0.until_us > now_us and not row_0.kept and not row_0.shared
-      and row_0.most = 1 and not row_0.crowded
+      and row_0.most = 1 and not row_0.crowded and (row_0.waiting).claim <> p_claim
+      and not ((row_0.waiting).wants and row_0.done_us > now_us)
     then
       next_one := row_0.waiting;
       new_fence := greatest(row_0.last + 1, now_us);
