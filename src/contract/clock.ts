@@ -6,6 +6,7 @@
  * that was seen stays seen, whatever the wall clock does later. What cannot be seen: sleeps of less than two seconds; a sleep and
  * a wall clock that is set back by as much, within two seconds, between two looks.
  */
+import { AsyncResource } from "node:async_hooks";
 
 export interface Clock {
   /** Milliseconds of a monotonic clock. The only time that decides anything. */
@@ -22,12 +23,15 @@ export interface Clock {
 /** Opaque: only the clock that made it looks inside. */
 export type Timer = unknown;
 
+/** Timers belong to no caller: one that is set anew for ever would keep the context of the first caller, and trace renewals as part of it. */
+const nobody = new AsyncResource("holdfast");
+
 export const systemClock: Clock = {
   now: () => performance.now(),
   wall: () => Date.now(),
   setTimer: (fn, ms, alive = false) => {
     // A longer delay would overflow to 1 ms in Node; its setter looks again when it fires.
-    const timer = setTimeout(fn, Math.min(ms, 2 ** 31 - 1));
+    const timer = nobody.runInAsyncScope(() => setTimeout(fn, Math.min(ms, 2 ** 31 - 1)));
     if (!alive) timer.unref();
     return timer;
   },

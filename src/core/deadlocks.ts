@@ -10,6 +10,7 @@ import type { Deadlock } from "../contract/deadlock.ts";
 import { LockDeadlockError } from "../contract/errors.ts";
 import { deadlockChannel, type DeadlockEvent } from "../contract/events.ts";
 import { onAbort } from "../contract/on-abort.ts";
+import { inContext } from "./context.ts";
 import { jitter } from "../contract/random.ts";
 import { DeadlockGraph, marksOf, type Waiter, waitersOf } from "./deadlock-graph.ts";
 import { LockQuestions } from "./deadlock-questions.ts";
@@ -129,7 +130,8 @@ export class DeadlockWatch {
   #publish(deadlock: Deadlock, rejects: boolean): void {
     if (!deadlockChannel.hasSubscribers) return;
     const event: DeadlockEvent = { ...deadlock, backend: this.#engine.backend.name, rejects };
-    deadlockChannel.publish(event);
+    // Set off by a timer or an answer: its subscribers are inside of no one's lease.
+    inContext(undefined, () => deadlockChannel.publish(event));
   }
 
   /** Until closing begins. It keeps no process alive: those who wait do. */

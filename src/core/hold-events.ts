@@ -13,6 +13,7 @@ import {
 } from "../contract/events.ts";
 import { describeLoss, type LossReason } from "../contract/loss.ts";
 import type { ReleaseResult } from "./api.ts";
+import { inContext } from "./context.ts";
 import type { ProfiledHold, ProfileSlot } from "./profile.ts";
 import type { RenewalGroup } from "./renewal-group.ts";
 
@@ -89,7 +90,7 @@ export class HoldReport {
     this.#reported = "lost";
     fill(this.#event, { error: lost, heldMs: this.#heldMs });
     this.#around.contention.profile?.lost(this.#event);
-    holdChannel.error.publish(this.#event);
+    tell(holdChannel.error, this.#event);
   }
 
   /** In a turn of its own, also where the answer is here: subscribers may do anything. */
@@ -120,8 +121,13 @@ export class HoldReport {
   }
 }
 
+/** Of what happens by itself: a timer, or a call of another, sets it off, and its subscribers are inside of no lease. */
+function tell<E>(channel: { publish(event: E): void }, event: E): void {
+  inContext(undefined, () => channel.publish(event));
+}
+
 export function publishLost(backend: string, name: string, fence: bigint, loss: LossReason): void {
-  if (lostChannel.hasSubscribers) lostChannel.publish({ backend, name, fence, reason: describeLoss(loss), loss });
+  if (lostChannel.hasSubscribers) tell(lostChannel, { backend, name, fence, reason: describeLoss(loss), loss });
 }
 
 /** `groups`: those that were renewed in this batch. */
@@ -134,7 +140,7 @@ export function publishRenewed(
 ): void {
   if (!renewChannel.hasSubscribers) return;
   const ttlMs = Math.min(...groups.map((group) => group.ttlMs));
-  renewChannel.publish({ backend, ...counts, tookMs, delayMs: Math.max(0, lateMs), ttlMs });
+  tell(renewChannel, { backend, ...counts, tookMs, delayMs: Math.max(0, lateMs), ttlMs });
 }
 
 /** Groups that were asked for and have had no answer in its time: they are asked for again. What it returns tells of them, after that. */

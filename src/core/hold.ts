@@ -10,6 +10,7 @@ import { driftMs } from "../contract/answer.ts";
 import type { Backend, Claim, Meta, Outcome } from "../contract/backend.ts";
 import type { AwakePeriod, SentAt, SleepDetector } from "../contract/clock.ts";
 import type { LossReason } from "../contract/loss.ts";
+import { ContextAbort } from "./context.ts";
 import type { CheckedOptions } from "./options.ts";
 import type { Grant } from "./grant.ts";
 import type { HoldFront, HoldGroup, HoldUser, Idle, Trouble } from "./hold-neighbours.ts";
@@ -142,7 +143,7 @@ export class Hold extends Newsworthy implements Deadline {
 
   /** A lease of it wants to know from now on that a claim queues for it, or a request of this process. */
   expectWanted(backend: Backend): AbortController {
-    const wanted = new AbortController();
+    const wanted = new ContextAbort();
     if (!this.#tellsWanted) backend.expectWanted?.(this.claim);
     this.#tellsWanted = true;
     if (this.isWanted || this.#front.isAwaited()) wanted.abort();

@@ -10,6 +10,7 @@ import type { Duration } from "../contract/duration.ts";
 import { LockLostError } from "../contract/errors.ts";
 import type { AcquireEvent } from "../contract/events.ts";
 import type { LossReason } from "../contract/loss.ts";
+import { ContextAbort } from "./context.ts";
 import { endOf, leftToOthers } from "./doubt.ts";
 import { fenceOf } from "./fence-of.ts";
 import { unused } from "./grant.ts";
@@ -89,7 +90,7 @@ export class HeldLease implements Lease, Peekable {
 
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
-      this.#controller = new AbortController();
+      this.#controller = new ContextAbort();
       const reason = this.lost ?? this.#stopReason;
       if (reason !== undefined) this.#controller.abort(reason);
     }
@@ -98,8 +99,7 @@ export class HeldLease implements Lease, Peekable {
 
   get wanted(): AbortSignal {
     if (this.outer !== undefined) return this.outer.wanted;
-    this.#wanted ??= this.#hold.expectWanted(this.#parts.backend);
-    return this.#wanted.signal;
+    return (this.#wanted ??= this.#hold.expectWanted(this.#parts.backend)).signal;
   }
 
   /** @internal */

@@ -2,6 +2,7 @@
 import type { GroupLease, ReleaseResult } from "./api.ts";
 import type { Duration } from "../contract/duration.ts";
 import type { LockLostError } from "../contract/errors.ts";
+import { ContextAbort } from "./context.ts";
 import { fenceOf } from "./fence-of.ts";
 import type { HeldLease } from "./lease.ts";
 import { onAbort } from "../contract/on-abort.ts";
@@ -93,7 +94,7 @@ export class MultiLease implements GroupLease, Peekable {
 
 /** Not AbortSignal.any(): as long as there is a listener, Node keeps what that returns for ever, and all that the listener knows. */
 function firstOf(signals: readonly AbortSignal[]): AbortSignal {
-  const controller = new AbortController();
+  const controller = new ContextAbort();
   for (const signal of signals) onAbort(signal, (reason) => controller.abort(reason));
   return controller.signal;
 }

@@ -8,17 +8,14 @@
  * To enter is decided and counted in one synchronous step: a lease that is over is never entered, and one that a call is
  * in, or waits to be in, is not over.
  */
-import { AsyncLocalStorage } from "node:async_hooks";
 import { ArgumentError } from "../contract/argument-error.ts";
 import type { Blockers } from "../contract/answer.ts";
 import type { HeldLock, Mode } from "../contract/backend.ts";
 import { quote } from "../contract/errors.ts";
 import type { LossReason } from "../contract/loss.ts";
+import { contextNow, inContext } from "./context.ts";
 import type { HeldLease } from "./lease.ts";
 import { RequestList, type Queue, type Request } from "./request.ts";
-
-const contexts = new AsyncLocalStorage<Scope>();
-let opened = false;
 
 /** One lock held by the function that is running, and the turns inside it. */
 export class Scope implements Queue {
@@ -41,11 +38,10 @@ export class Scope implements Queue {
 
   /** Runs the function that holds these leases in the context of all of them, the last one outermost. */
   static async run<T>(locks: object, leases: readonly HeldLease[], work: () => T | Promise<T>): Promise<T> {
-    opened = true;
-    let innermost = contexts.getStore();
+    let innermost = contextNow() as Scope | undefined;
     const scopes: Scope[] = [];
     for (const lease of leases.toReversed()) scopes.unshift((innermost = new Scope(locks, lease, innermost)));
-    let inside = (): T | Promise<T> => contexts.run(innermost!, work);
+    let inside = (): T | Promise<T> => inContext(innermost, work);
     // Subscribers are outside, of all of them: what they run is no re-entry.
     for (const lease of leases) {
       const next = inside;
@@ -63,9 +59,7 @@ export class Scope implements Queue {
 
   /** The innermost running holder of `name`, seen from the code that asks. One that has released its lease is none. */
   static of(locks: object, name: string): Scope | undefined {
-    // Asking costs nothing until a context was opened.
-    if (!opened) return undefined;
-    for (let scope = Scope.#living(contexts.getStore()); scope !== undefined; scope = scope.#outer) {
+    for (let scope = Scope.innermost(); scope !== undefined; scope = scope.#outer) {
       scope.#outer = Scope.#living(scope.#outer);
       if (scope.#locks !== locks || scope.name !== name) continue;
       if (scope.#lease!.stateNow() !== "released") return scope;
@@ -75,12 +69,12 @@ export class Scope implements Queue {
 
   /** Does something as if no function around it held a lock. */
   static outside<T>(work: () => T): T {
-    return contexts.exit(work);
+    return inContext(undefined, work);
   }
 
   /** The innermost function that holds a lock, seen from the code that asks. */
   static innermost(): Scope | undefined {
-    return opened ? Scope.#living(contexts.getStore()) : undefined;
+    return Scope.#living(contextNow() as Scope | undefined);
   }
 
   /** The locks that are held by the functions from this one outwards. */

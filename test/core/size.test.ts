@@ -21,7 +21,8 @@ import { expect, test } from "vitest";
 // 1,300 more for `linger`: what is kept and for how long, that a try asks for it once, and which options contradict it.
 // 200 more for what an attack on it found: answers that are older than the news, and doubt.
 // 100 more for what campaigns found: a question that was sent twice, and a try whose lock does not come back in time.
-test("the core is at most 24.6 kB, bundled, minified and compressed", async () => {
+// 100 more so that a listener is called where its signal was read, and a timer keeps no caller's context.
+test("the core is at most 24.7 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -33,5 +34,5 @@ test("the core is at most 24.6 kB, bundled, minified and compressed", async () =
   for (const name of loaded) for (const needed of chunks.get(name)?.imports ?? []) loaded.add(needed);
   const bytes = brotliCompressSync([...loaded].map((name) => chunks.get(name)?.code ?? "").join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(24_600);
+  expect(bytes).toBeLessThanOrEqual(24_700);
 });
