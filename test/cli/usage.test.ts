@@ -118,8 +118,8 @@ describe.concurrent("wrong usage exits with 64 and says what was meant", () => {
     [["ls", "--url", "memory:x?ttl=1"], "memory: has none"],
     [["ls", "--url", "file:///tmp/x?mode=1"], "file: has none"],
     [["ls", "--url", "zk://h:1/?no=1"], '"no"'],
-    [["ls", "--url", "redlock://h:1,i:2,j:3?no=1"], "`no`"],
-    [["ls", "--url", "redis://h:1?no=1"], "`no`"],
+    [["ls", "--url", "redlock://h:1,i:2,j:3?no=1"], 'got "no"'],
+    [["ls", "--url", "redis://h:1?no=1"], 'got "no"'],
   ])("%j", async (args, message) => {
     const { code, stdout, stderr } = await bench.run(args);
     expect(stderr).toContain(message);
