@@ -235,10 +235,14 @@ test("a wrong token is refused and asks again; the right one leaves the address,
   const { page } = await open(`${stage.origin}/#token=wrong`);
   await page.getByRole("heading", { name: "Log in" }).waitFor();
   expect(page.url()).not.toContain("wrong");
+  await page.getByText("This is not the token that was printed.").waitFor();
+  const input = await page.getByLabel("Token").elementHandle();
   await page.getByLabel("Token").fill("wrong again");
   await page.getByRole("button", { name: "Log in" }).click();
   await eventually("it was refused twice", () => (stage.audit.length === 2 ? true : undefined));
+  // What is typed before the answer came is not lost.
   await page.getByLabel("Token").fill(`${stage.origin}/#token=${login.token}`);
+  expect(await input!.evaluate((element) => element.isConnected)).toBe(true);
   await page.getByRole("button", { name: "Log in" }).click();
   await page.locator(".status.ok").waitFor();
   const other = await open(`${stage.origin}/#token=${login.token}`);
@@ -449,6 +453,16 @@ test("the keyboard: rows, a lock, back, and the filter", async () => {
   await page.getByText("1 of 3 locks").waitFor();
   await page.keyboard.press("Escape");
   await page.getByText("3 locks", { exact: true }).waitFor();
+  // Also from another page, and for one who types before the next frame.
+  await page.goto(`${stage.origin}/#/lock/lock-c`);
+  await page.getByRole("heading", { name: "lock-c" }).waitFor();
+  const focused = await page.evaluate(`
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "/", bubbles: true, cancelable: true }));
+    document.activeElement.getAttribute("aria-label");
+  `);
+  expect(focused).toBe("Filter locks");
+  await page.keyboard.type("lock-b");
+  await page.getByText("1 of 3 locks").waitFor();
 });
 
 test("the states: store down, connection lost, no permission, no room, nothing found", async () => {

@@ -14,7 +14,7 @@ const RANGES = [
   [91, 95],
   [101, 106],
   [111, 115],
-  [121, 180],
+  [121, 181],
 ] as const;
 const IDS = RANGES.flatMap(([from, to]) =>
   Array.from({ length: to - from + 1 }, (_, i) => `S${String(from + i).padStart(2, "0")}`),

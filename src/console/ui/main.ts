@@ -30,6 +30,7 @@ let stream: string | undefined;
 let isDirty = false;
 let shown = "";
 let refused: RefusedError | undefined;
+let isLoggingIn = false;
 
 const table = new Table(
   model,
@@ -97,8 +98,7 @@ addEventListener("keydown", (event) => {
     return;
   else if (event.key === "/") {
     event.preventDefault();
-    location.hash = "#/";
-    requestAnimationFrame(() => filter.focus());
+    goToFilter();
   } else if (event.key === "Escape" && route.view !== "locks") location.hash = "#/";
 });
 watchPresses(() => changed(false));
@@ -131,6 +131,17 @@ function routeOf(hash: string): Route {
   return { view: "locks" };
 }
 
+/** At once, not in the next frame or when the address has changed: what is typed next must be in it. */
+function goToFilter(): void {
+  if (route.view !== "locks") {
+    // Unlike a new hash, it tells of no change later.
+    history.pushState(null, "", "#/");
+    follow();
+    draw();
+  }
+  filter.focus();
+}
+
 function follow(): void {
   if (location.hash.startsWith("#token=")) return;
   route = routeOf(location.hash);
@@ -143,8 +154,8 @@ function follow(): void {
   }
   void watch();
   changed(true);
-  if (route.view === "locks") table.focus();
-  else otherView.focus({ preventScroll: true });
+  if (route.view !== "locks") otherView.focus({ preventScroll: true });
+  else if (document.activeElement !== filter) table.focus();
   otherView.scrollTop = 0;
 }
 
@@ -158,11 +169,9 @@ async function watch(): Promise<void> {
 
 async function start(): Promise<void> {
   const [, token] = /^#token=([\w-]+)$/.exec(location.hash) ?? [];
-  if (token !== undefined) {
-    // The token is gone from the address before anything else is asked for.
-    history.replaceState(null, "", "#/");
-    await logIn(token);
-  }
+  // The token is gone from the address before anything else is asked for.
+  if (token !== undefined) history.replaceState(null, "", "#/");
+  const wrong = token === undefined ? undefined : await logIn(token);
   for (;;) {
     const mayListen = await turn.next();
     try {
@@ -172,7 +181,8 @@ async function start(): Promise<void> {
       await listen(hear, mayListen);
     } catch (error) {
       if (error instanceof RefusedError) {
-        refused = error;
+        // What was wrong with the token says more than that one is needed.
+        refused = error.code === "login" ? (wrong ?? error) : error;
         model.connection = error.code === "busy" ? "busy" : "lost";
       } else model.connection = mayListen.aborted ? "connecting" : "lost";
     }
@@ -184,13 +194,24 @@ async function start(): Promise<void> {
   }
 }
 
-async function logIn(token: string): Promise<void> {
+/** Resolves to why it was refused. */
+async function logIn(token: string): Promise<RefusedError | undefined> {
   try {
     await post("login", { token });
   } catch (error) {
-    refused = error instanceof RefusedError ? error : undefined;
-    changed(false);
+    if (error instanceof RefusedError) return error;
   }
+  return undefined;
+}
+
+/** The form stays as it is until there is an answer: what is typed into it meanwhile is not lost. */
+async function submitted(token: string): Promise<void> {
+  if (isLoggingIn) return;
+  isLoggingIn = true;
+  refused = await logIn(token);
+  isLoggingIn = false;
+  changed(false);
+  if (refused === undefined) void start();
 }
 
 function hear({ name, message }: Heard): void {
@@ -225,7 +246,7 @@ function changed(isOther: boolean): void {
 function draw(): void {
   model.arrange();
   drawStatus();
-  const special = stateView(model, refused, (token) => void logIn(token).then(start));
+  const special = stateView(model, refused, (token) => void submitted(token));
   const isLocks = route.view === "locks" || refused !== undefined;
   locksView.hidden = !isLocks;
   otherView.hidden = isLocks;
