@@ -6,7 +6,7 @@ import { createServer, connect } from "node:net";
 import type { Server, Socket } from "node:net";
 import type { Hook, Proxy, ProxyTarget, Verdict } from "./proxy-types.ts";
 import { BOTH, type Direction, directions, MAIN_ROAD, type Road, RoadBook, type State } from "./roads.ts";
-import { PortTakenError, onFreePort } from "./servers/child.ts";
+import { PortTakenError, onFreePort, onSamePort } from "./servers/child.ts";
 import { freePort, HOST } from "./servers/scratch.ts";
 
 export type { Proxy } from "./proxy-types.ts";
@@ -159,7 +159,9 @@ class TcpProxy implements Proxy {
     this.delay(0);
     this.#set(undefined, "both", "pass");
     this.deliver();
-    if (!this.#listener.listening) await this.listen();
+    await onSamePort(async () => {
+      if (!this.#listener.listening) await this.listen();
+    });
   }
 
   async stop(): Promise<void> {

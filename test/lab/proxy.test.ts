@@ -128,6 +128,19 @@ test("cut() resets the connection and lets new ones in", async () => {
   again.disconnect();
 });
 
+test("heal() waits for a stranger that looked whether the port is free", async () => {
+  await proxy.refuse();
+  const stranger = createServer();
+  await new Promise<void>((resolve) => stranger.listen(proxy.port, "127.0.0.1", resolve));
+  const healed = proxy.heal();
+  setTimeout(() => stranger.close(), 120);
+  await healed;
+  const again = new Redis({ password: PASSWORD, port: proxy.port, retryStrategy: null, lazyConnect: true });
+  await again.connect();
+  expect(await again.ping()).toBe("PONG");
+  again.disconnect();
+});
+
 test("refuse() turns new connections away until heal()", async () => {
   await proxy.refuse();
   const refused = new Redis({ password: PASSWORD, port: proxy.port, retryStrategy: null, lazyConnect: true });

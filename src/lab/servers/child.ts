@@ -129,3 +129,15 @@ export async function onFreePort<T>(pick: () => Promise<number>, start: (port: n
     }
   }
 }
+
+/** Starts something again on the port that was ours until now: a process that has taken it to see whether it is free leaves soon. */
+export async function onSamePort<T>(start: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await start();
+    } catch (error) {
+      if (!(error instanceof PortTakenError) || tries === 40) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}

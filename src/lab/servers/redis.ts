@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { onFreePort, PortTakenError, startChild } from "./child.ts";
+import { onFreePort, onSamePort, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
 import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
@@ -98,7 +98,7 @@ export async function startServer(
     kill: () => child.end("SIGKILL"),
     restart: async () => {
       await child.end("SIGKILL");
-      child = await relaunch(launch);
+      child = await onSamePort(launch);
     },
     stop: () => child.end("SIGKILL"),
     [Symbol.asyncDispose]: () => child.end("SIGKILL"),
@@ -121,18 +121,6 @@ function ownPassword(args: readonly string[]): string | undefined {
 /** A command with the password in it goes through stdin. */
 function hidden(command: readonly string[], password: string): readonly string[] {
   return command.includes(password) ? [] : command;
-}
-
-/** The port was ours just now: a process that has taken it leaves soon. */
-async function relaunch(launch: () => Promise<Child>): Promise<Child> {
-  for (let tries = 1; ; tries++) {
-    try {
-      return await launch();
-    } catch (error) {
-      if (!(error instanceof PortTakenError) || tries === 40) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 50));
-    }
-  }
 }
 
 function withRemoval(server: RedisServer): RedisServer {
