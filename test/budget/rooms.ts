@@ -20,7 +20,7 @@ export const BUDGETS: Readonly<Record<string, Cost>> = {
   "test/conformance/redis": { cpu: 22, time: 36 },
   "test/conformance/zookeeper": { cpu: 16, time: 22 },
   "test/conformance/postgres": { cpu: 15, time: 30 },
-  "test/backends/postgres/": { cpu: 32, time: 70 },
+  "test/backends/postgres/": { cpu: 38, time: 90 },
   "test/conformance/shedlock": { cpu: 5, time: 10 },
   "test/backends/shedlock/": { cpu: 3, time: 7 },
   "test/conformance/etcd": { cpu: 8, time: 20 },

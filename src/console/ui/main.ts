@@ -1,6 +1,6 @@
 /** The page: logs in, listens to the one stream, and shows what it hears. */
 import { h, replace, setText } from "./dom.ts";
-import { duration, plural, visible } from "./format.ts";
+import { plural, visible } from "./format.ts";
 import { isInUse, watchPresses } from "./in-use.ts";
 import { lockView } from "./lock-view.ts";
 import { Model, type Only } from "./model.ts";
@@ -10,6 +10,7 @@ import { ask, type Heard, listen, post, RefusedError } from "./stream.ts";
 import { Table } from "./table.ts";
 import type { Hello } from "../wire.ts";
 import { stateView } from "./states.ts";
+import { Status } from "./status.ts";
 import { Turn } from "./turn.ts";
 
 const MOVE_MS = 250;
@@ -37,10 +38,9 @@ const table = new Table(
   (name) => (location.hash = `#/lock/${encodeURIComponent(name)}`),
   () => changed(true),
 );
-const status = h("span", { class: "status", role: "status" });
 const store = h("span", { class: "store" });
 const mode = h("span", { class: "access" });
-const banner = h("div", { class: "banner", role: "alert", hidden: true });
+const status = new Status(model);
 const filter = h("input", {
   type: "search",
   class: "filter",
@@ -76,9 +76,9 @@ document.body.append(
     store,
     mode,
     h("nav", { "aria-label": "Views" }, navLinks.locks, navLinks.overview),
-    status,
+    status.element,
   ),
-  banner,
+  status.banner,
   main,
 );
 
@@ -245,7 +245,9 @@ function changed(isOther: boolean): void {
 
 function draw(): void {
   model.arrange();
-  drawStatus();
+  status.draw(refused);
+  setText(mode, model.hello === undefined || model.hello.canRelease ? "" : "read-only");
+  main.classList.toggle("stale", status.isStale);
   const special = stateView(model, refused, (token) => void submitted(token));
   const isLocks = route.view === "locks" || refused !== undefined;
   locksView.hidden = !isLocks;
@@ -274,40 +276,6 @@ function drawOther(): void {
       askRelease(name, row, holder, model.hello),
   };
   replace(otherView, ...lockView(model, name, lockState, actions, otherView.clientWidth - 82));
-}
-
-function drawStatus(): void {
-  const { overview, connection } = model;
-  const down = overview?.store.state === "down" ? overview.store : undefined;
-  const [words, look] = statusOf(down !== undefined);
-  setText(status, words);
-  status.className = `status ${look}`;
-  setText(mode, model.hello === undefined || model.hello.canRelease ? "" : "read-only");
-  const isLost = connection === "lost" && refused === undefined;
-  main.classList.toggle("stale", isLost || down !== undefined);
-  banner.hidden = (down === undefined && !isLost) || (refused !== undefined && refused.code !== "busy");
-  if (banner.hidden) return;
-  const { answeredMs } = overview?.store ?? {};
-  const since =
-    answeredMs === undefined
-      ? ""
-      : ` What is shown is ${duration(Math.floor((model.now() - answeredMs) / 1000) * 1000).replace(".0 s", " s")} old.`;
-  setText(
-    banner,
-    isLost
-      ? `The connection to the console is lost. Trying again …${since}`
-      : `The store does not answer: ${visible(down?.error ?? "")}${since}`,
-  );
-}
-
-function statusOf(isDown: boolean): readonly [words: string, look: string] {
-  if (refused?.code === "login") return ["not logged in", ""];
-  if (refused?.code === "forbidden") return ["no permission", "warn"];
-  if (refused?.code === "busy") return ["no room", "warn"];
-  if (model.connection === "connecting") return ["connecting", ""];
-  if (model.connection !== "live") return ["no connection", "warn"];
-  if (isDown) return ["store down", "bad"];
-  return model.overview?.store.answeredMs === undefined ? ["asking", ""] : ["live", "ok"];
 }
 
 /** Ages and bars go on between two looks. */

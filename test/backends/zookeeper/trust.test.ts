@@ -6,8 +6,8 @@ import { startZooKeeper, type ZooKeeperLab } from "../../../src/lab/servers/zook
 import { zookeeper, type ZooKeeperBackend } from "../../../src/backends/zookeeper/index.ts";
 import { claim, eventually, granted, refused } from "./claims.ts";
 
-/** The number that the protocol gives to pings, in the place of a request's own. */
-const PING = -2;
+/** Numbers that the protocol gives to the two requests that list a node's children. */
+const LISTS = [8, 12];
 
 let lab: ZooKeeperLab;
 let proxy: Proxy;
@@ -61,9 +61,9 @@ test("of a grant after waiting: from before the read that found it", async () =>
   await backend.client.sync("/");
   let requests = 0;
   let sentMs = Infinity;
-  // The first request after the watch fired is the read. A ping of the session, which may come before it, has a number of its own.
+  // The first list after the watch fired is the read. Pings and the watches of other leases may come before it.
   proxy.onRequest = (bytes) => {
-    if (bytes.readInt32BE(4) === PING) return undefined;
+    if (!LISTS.includes(bytes.readInt32BE(8))) return undefined;
     if (requests++ === 0) {
       sentMs = performance.now();
       proxy.hang("replies");
