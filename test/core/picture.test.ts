@@ -1,6 +1,7 @@
 /** query(), inspect() and isHeld(): who holds, who waits, and what this process knows better than the store. */
 import { describe, expect, test } from "vitest";
 import { LockBackendError, LockClosedError } from "../../src/contract/errors.ts";
+import { countWaiters } from "../../src/core/read-snapshot.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 const sorted = (names: readonly (string | undefined)[]): readonly (string | undefined)[] => names.toSorted();
@@ -73,6 +74,25 @@ describe("the true picture", () => {
     held.open();
     await clock.advance(1000);
     await Promise.all([first, last, ...all]);
+  });
+
+  test("those who wait behind several claims or leases of one process are counted once, where a limit lets it have several", async () => {
+    const { clock, locks, other } = stage();
+    const [held, theirs] = [gate(), other({ holder: "there:1" })];
+    const options = { wait: Infinity, limit: 3 };
+    const waiters = async (): Promise<number> => countWaiters(await other().inspect("a"));
+    const all = Array.from({ length: 7 }, () => locks.run("a", options, () => held.opened));
+    await clock.advance(25_000);
+    // Three hold it, and four wait behind their leases.
+    expect(await waiters()).toBe(4);
+    all.push(...Array.from({ length: 8 }, () => theirs.run("a", options, () => held.opened)));
+    await clock.advance(25_000);
+    // Three of the eight queue at the store, with five behind them.
+    expect((await other().inspect("a")).pending).toHaveLength(3);
+    expect(await waiters()).toBe(12);
+    held.open();
+    await clock.advance(1000);
+    await Promise.all(all);
   });
 
   test("three readers of one process are three", async () => {
