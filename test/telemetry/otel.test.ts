@@ -4,6 +4,7 @@ import {
   context,
   type Context,
   metrics as metricsApi,
+  type SpanContext,
   SpanStatusCode,
   trace,
   TraceFlags,
@@ -510,6 +511,19 @@ test.each([
   const around = parent === undefined ? here : trace.setSpanContext(here, { ...common, ...parent });
   await context.with(around, () => locks.run("a", () => {}));
   expect(names).toHaveLength(2 - spared);
+});
+
+test("an acquire that its own sampler leaves out is the caller of what the store's client traces, so that this is left out, too", async () => {
+  const seen: (SpanContext | undefined)[] = [];
+  const off = new BasicTracerProvider({ sampler: new AlwaysOffSampler() });
+  sdk({ metrics: false, tracerProvider: off });
+  const { backend, locks } = stage();
+  backend.interfere.attempt = (pass) => {
+    seen.push(trace.getActiveSpan()?.spanContext());
+    return pass();
+  };
+  await (await locks.acquire("a")).release();
+  expect(seen).toMatchObject([{ traceFlags: TraceFlags.NONE }]);
 });
 
 test("without an SDK nothing is traced or counted, and locks work", async () => {
