@@ -31,6 +31,19 @@ export abstract class LockError extends Error {
     this.lock = lock;
     this.name = new.target.name;
   }
+
+  /** A bigint cannot be written as JSON: fences are strings there. What the work came to is its caller's, and stays out. */
+  toJSON(): unknown {
+    const { name, code, lock, message } = this;
+    try {
+      return JSON.parse(
+        JSON.stringify(Object.assign({}, this, { message, result: undefined }), bigintAsText),
+      ) as unknown;
+    } catch {
+      // A custom backend may have said what cannot be written.
+      return { name, code, lock, message };
+    }
+  }
 }
 
 /** The lock was not acquired in time, and nothing was left behind. */
@@ -172,6 +185,10 @@ export class LockOutcomeError extends LockError {
     );
     this.fence = fence;
   }
+}
+
+function bigintAsText(_: string, value: unknown): unknown {
+  return typeof value === "bigint" ? String(value) : value;
 }
 
 /** What an error says, also where its message is empty: some have only a code, or others inside them. */

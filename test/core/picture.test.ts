@@ -1,6 +1,7 @@
 /** query(), inspect() and isHeld(): who holds, who waits, and what this process knows better than the store. */
 import { describe, expect, test } from "vitest";
-import { LockBackendError, LockClosedError } from "../../src/contract/errors.ts";
+import { LockBackendError, LockClosedError, LockDeadlockError, LockLostError } from "../../src/contract/errors.ts";
+import { FenceRejectedError } from "../../src/fence/rejected.ts";
 import { countWaiters } from "../../src/core/read-snapshot.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
@@ -248,6 +249,43 @@ test("snapshots and leases can be written as JSON, with fences as strings", asyn
   expect(JSON.parse(JSON.stringify(state.held[0]))).toMatchObject({ fence: String(fence) });
   await other().forceRelease("a", { fence, reason: "stuck" });
   expect(JSON.parse(JSON.stringify((await locks.query("a")).forced))).toMatchObject([{ fence: String(fence) }]);
+});
+
+test("errors can be written as JSON, with fences as strings, and without what the work came to", async () => {
+  const { locks, other } = stage();
+  const asJson = (error: unknown): unknown => JSON.parse(JSON.stringify({ error }));
+  const lease = await other().acquire("a", { meta: { reason: "import" } });
+  const fence = String(lease.fence);
+  const busy = await failure(locks.acquire("a", { wait: 0 }));
+  expect(asJson(busy)).toMatchObject({
+    error: {
+      name: "LockTimeoutError",
+      code: "ERR_LOCK_TIMEOUT",
+      lock: "a",
+      heldBy: [{ fence, meta: { reason: "import" } }],
+    },
+  });
+  expect(asJson(busy)).toHaveProperty("error.message", busy.message);
+  const members = [
+    { holder: "p", waitsFor: "a", mode: "exclusive", holds: [{ name: "b", fence: 7n }], meta: {} },
+  ] as const;
+  const deadlock = new LockDeadlockError("a", { members, description: "p holds b" });
+  expect(asJson(deadlock)).toMatchObject({ error: { deadlock: { members: [{ holds: [{ fence: "7" }] }] } } });
+  const lost = new LockLostError("a", 7n, { kind: "gone" });
+  lost.result = { fence: 7n };
+  expect(asJson(lost)).toMatchObject({ error: { fence: "7", loss: { kind: "gone" } } });
+  expect(asJson(lost)).not.toHaveProperty("error.result");
+  expect(asJson(new FenceRejectedError("a", 8n, 7n))).toMatchObject({ error: { current: "8", offered: "7" } });
+  const knot: { kind: "gone"; itself?: unknown } = { kind: "gone" };
+  knot.itself = knot;
+  expect(asJson(new LockLostError("a", 7n, knot))).toEqual({
+    error: {
+      name: "LockLostError",
+      code: "ERR_LOCK_LOST",
+      lock: "a",
+      message: new LockLostError("a", 7n, knot).message,
+    },
+  });
 });
 
 describe("while the store's answer is on its way", () => {

@@ -22,7 +22,8 @@ import { expect, test } from "vitest";
 // 200 more for what an attack on it found: answers that are older than the news, and doubt.
 // 100 more for what campaigns found: a question that was sent twice, and a try whose lock does not come back in time.
 // 100 more so that a listener is called where its signal was read, and a timer keeps no caller's context.
-test("the core is at most 24.7 kB, bundled, minified and compressed", async () => {
+// 100 more so that a subscriber is inside of no lease, who waits is counted once, and an error can be written as JSON.
+test("the core is at most 24.8 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -34,5 +35,5 @@ test("the core is at most 24.7 kB, bundled, minified and compressed", async () =
   for (const name of loaded) for (const needed of chunks.get(name)?.imports ?? []) loaded.add(needed);
   const bytes = brotliCompressSync([...loaded].map((name) => chunks.get(name)?.code ?? "").join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(24_700);
+  expect(bytes).toBeLessThanOrEqual(24_800);
 });
