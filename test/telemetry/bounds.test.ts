@@ -1,6 +1,13 @@
 /** What telemetry says is bounded, whatever others write into a store, and whatever errors a program makes: series, links, lines. */
 import { expect, onTestFinished, test } from "vitest";
-import { acquireChannel, type AcquireEvent, deadlockChannel } from "../../src/contract/events.ts";
+import {
+  acquireChannel,
+  type AcquireEvent,
+  deadlockChannel,
+  holdChannel,
+  type HoldEvent,
+} from "../../src/contract/events.ts";
+import { LockLostError } from "../../src/contract/errors.ts";
 import type { Holding, Mode } from "../../src/contract/backend.ts";
 import { FakeClock } from "../../src/testing/fake-clock.ts";
 import { logEvents } from "../../src/telemetry/log/index.ts";
@@ -53,6 +60,25 @@ test("stores and kinds of locks without number: what is beyond a thousand groups
   ]);
 });
 
+test("each end counts once, whatever tells of it again: a lease that is lost and then released is held no more, and was held once", () => {
+  const metrics = collecting();
+  const acquire: AcquireEvent = { backend: "redis", name: "a", mode: "exclusive", outcome: "acquired" };
+  acquireChannel.start.publish(acquire);
+  for (let i = 0; i < 2; i++) acquireChannel.asyncEnd.publish(acquire);
+  const common = { backend: "redis", name: "a", mode: "exclusive" } as const;
+  const hold: HoldEvent = { ...common, fence: 1n, ttlMs: 1, localHandOver: false, startedAtMs: 0 };
+  holdChannel.start.publish(hold);
+  holdChannel.error.publish(Object.assign(hold, { error: new LockLostError("a", 1n, { kind: "gone" }), heldMs: 1 }));
+  holdChannel.end.publish(Object.assign(hold, { end: "lost" }));
+  const labels = '{backend="redis",mode="exclusive",template="a"';
+  expect(seriesOf(metrics, "holdfast_held")).toEqual([`${labels}} 0`]);
+  expect(seriesOf(metrics, "holdfast_waiting")).toEqual([`${labels}} 0`]);
+  expect(seriesOf(metrics, "holdfast_acquire_duration_seconds_count")).toEqual([`${labels},outcome="acquired"} 1`]);
+  expect(seriesOf(metrics, "holdfast_hold_duration_seconds_count")).toEqual([
+    `${labels},outcome="lost",error_type="ERR_LOCK_LOST"} 1`,
+  ]);
+});
+
 test("locks of one kind that are taken in turn in both modes count in their own", () => {
   const metrics = collecting();
   for (const mode of ["exclusive", "shared", "shared", "exclusive", "shared"] as const) acquired("redis", "a", mode);
@@ -88,7 +114,7 @@ test("of many holders the first eight that are traced are linked", () => {
   expect(linksTo(holders).map(({ context }) => Number(context.spanId))).toEqual([5, 6, 7, 8, 9, 10, 11, 12]);
 });
 
-test("a line says at most five holders and sixteen of a deadlock", async () => {
+test("a line says at most five holders, twenty fields of the meta of each, and sixteen of a deadlock", async () => {
   const written: Record<string, unknown>[] = [];
   const write = (fields: object, message: string): void => void written.push({ ...fields, message });
   const clock = new FakeClock();
@@ -105,8 +131,10 @@ test("a line says at most five holders and sixteen of a deadlock", async () => {
   const [line] = written as { readonly members: { readonly holds: unknown[] }[]; readonly message: string }[];
   expect(line!.members.map((one) => one.holds.length)).toEqual(Array.from({ length: 16 }, () => 5));
   expect(line!.message.length).toBeLessThan(1100);
-  const heldBy = Array.from({ length: 7 }, () => held);
+  const meta = Object.fromEntries(Array.from({ length: 40 }, (_, n) => [`f${n}`, "x"]));
+  const heldBy = Array.from({ length: 7 }, () => ({ ...held, meta }));
   acquireChannel.start.publish({ backend: "redis", name: "a", mode: "exclusive", contended: true, heldBy });
   await clock.advance(1000);
-  expect(written[1]!["heldBy"]).toHaveLength(5);
+  const said = written[1]!["heldBy"] as { readonly meta: object }[];
+  expect(said.map((one) => Object.keys(one.meta).length)).toEqual([20, 20, 20, 20, 20]);
 });

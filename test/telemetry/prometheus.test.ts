@@ -168,11 +168,12 @@ test.each([
 
 test("what is ended in the middle of an event hears nothing more of it", async () => {
   const { locks } = stage();
-  const end = subscribe("acquire:start", () => metrics.end());
+  const end = subscribe("acquire", () => metrics.end());
   onTestFinished(end);
   const metrics = collect();
   await locks.acquire("a");
   expect(metrics.text()).not.toContain("holdfast_waiting{");
+  expect(metrics.text()).not.toContain("holdfast_acquire_duration_seconds_count{");
 });
 
 test("after its end it tells what it counted, and not what is held or waited for, which is unknown by then", async () => {
