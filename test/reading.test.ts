@@ -33,6 +33,10 @@ const RULES: readonly Rule[] = [
   { banned: /\b(?:for|of|in|an) office\b/gi, say: "leader, election" },
   { banned: /\bbelieves? to\b/gi, say: "believes that it" },
   { banned: /\bshall\b|\bhence\b|\bthus\b|\bwhilst\b|\bthere(?:of|in)\b/gi, say: "must, so, while" },
+  {
+    banned: /\bblue moon\b|\bto and fro\b|\bby halves\b|\bbears? (?:it |them )?out\b/gi,
+    say: "what happens; no idioms",
+  },
   { banned: /\bsimply\b|\bobviously\b|\bof course\b/gi, say: "nothing: leave it out" },
   { banned: /\bseamless|\bblazing|\bpowerful\b|\brobust\b|\bleverag|\butiliz/gi, say: "what it does, in figures" },
 ];
