@@ -51,8 +51,8 @@ export abstract class Acquisitions {
   /** A question has come back without a grant, and the claim waits on. A try does not. */
   protected abstract heard(acquisition: Acquisition<Request>): void;
 
-  /** What the claims show in the store of those who wait behind them here. */
-  protected abstract facts(): LocalFacts | undefined;
+  /** What a claim shows in the store of those who wait behind it here. */
+  protected abstract facts(acquisition: Acquisition<Request>): LocalFacts | undefined;
 
   /** A question of one of them is out, and its answer is worth waiting for. */
   get isAsking(): boolean {
@@ -140,7 +140,9 @@ export abstract class Acquisitions {
     return this.claims.map((acquisition) => acquisition.troubleAt(nowMs)).find((trouble) => trouble !== undefined);
   }
 
-  readonly #shown = ({ request }: Acquisition<Request>): Shown => ({ meta: request.options.meta, local: this.facts() });
+  readonly #shown = (acquisition: Acquisition<Request>): Shown => {
+    return { meta: acquisition.request.options.meta, local: this.facts(acquisition) };
+  };
 
   readonly #onHeard = (acquisition: Acquisition<Request>): void => {
     this.#silences = 0;

@@ -61,7 +61,7 @@ export class HoldReport {
     this.#around = around;
   }
 
-  /** Tells that it begins, and does the work in the subscribers' context. */
+  /** Tells that it begins, and does the work in the subscribers' context; what it is inside of, the work says itself. */
   static begin<T>(
     around: Around,
     lease: Teller,
@@ -75,13 +75,14 @@ export class HoldReport {
     const startedAtMs = clock.now();
     const event = { backend: backend.name, name, mode, fence, ttlMs, localHandOver, startedAtMs, acquired };
     contention.profile?.began(event, hold);
-    return holdChannel.start.runStores(event, () => {
+    const start = (): T => {
       const report = new HoldReport(event, startedAtMs, lease, around);
       begun(report);
       // It may have been lost before all of them had heard of it: none hears of that first.
       report.lost(lease.lost);
       return work();
-    });
+    };
+    return inContext(undefined, () => holdChannel.start.runStores(event, start));
   }
 
   /** Before its end: a lease that is lost may never be released. */
@@ -112,7 +113,7 @@ export class HoldReport {
     const end = lost === undefined ? result : "lost";
     fill(this.#event, this.#reported === "lost" ? { end } : { end, heldMs: this.#heldMs });
     this.#reported = "over";
-    holdChannel.end.publish(this.#event);
+    tell(holdChannel.end, this.#event);
     return result;
   }
 
@@ -121,7 +122,7 @@ export class HoldReport {
   }
 }
 
-/** Of what happens by itself: a timer, or a call of another, sets it off, and its subscribers are inside of no lease. */
+/** Whatever sets it off, a caller, a timer or a call of another: its subscribers are inside of no lease. */
 function tell<E>(channel: { publish(event: E): void }, event: E): void {
   inContext(undefined, () => channel.publish(event));
 }

@@ -14,7 +14,7 @@ export interface HoldFront<Hold> {
   /** It lingers, and goes back to the store now. */
   readonly letGo: (hold: Hold) => void;
   /** What it shows in the store of those who wait behind it here. `undefined`: none does. */
-  readonly behind: () => LocalFacts | undefined;
+  readonly behind: (hold: Hold) => LocalFacts | undefined;
   /** A request of this process waits. */
   readonly isAwaited: () => boolean;
 }

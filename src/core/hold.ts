@@ -162,7 +162,7 @@ export class Hold extends Newsworthy implements Deadline {
   toRenew(): Claim {
     const { meta, local } = this.claim;
     // Where nothing here renews it, what it says of those behind it could not be taken back, and would be believed.
-    const behind = this.options.renew === true ? this.#front.behind() : undefined;
+    const behind = this.options.renew === true ? this.#front.behind(this) : undefined;
     const now = withUsers(behind, this.leases.length);
     if (meta !== this.meta || !isSame(local, now)) {
       this.claim = { ...this.claim, meta: this.meta, local: now, changed: true };

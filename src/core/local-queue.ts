@@ -27,6 +27,9 @@ import { loseExpired } from "./report-lost.ts";
 import { describe, factsOf } from "./shown.ts";
 import { Tries, type TriesFront } from "./tries.ts";
 
+/** What it shows of those behind it is kept up to date. */
+const isRenewed = ({ options }: Hold): boolean => options.renew === true;
+
 /** How long a claim that is wanted may wait for the answer to its first question. */
 const WANTED_SILENCE_MS = 30_000;
 
@@ -155,7 +158,7 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
   readonly #front: HoldFront<Hold> = {
     over: this.#over,
     letGo: (hold) => void this.#passOn(hold).catch(() => {}),
-    behind: () => (this.claims.length > 0 ? undefined : factsOf(this.#line, 0, this.#parts.locks)),
+    behind: (hold) => (this.claims.length > 0 ? undefined : this.#factsFor(hold, this.held.findLast(isRenewed), 0)),
     isAwaited: () => this.#line.first !== undefined,
   };
 
@@ -253,8 +256,13 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
     this.serve();
   }
 
-  protected facts(): LocalFacts | undefined {
-    return factsOf(this.#line, this.claims.length, this.#parts.locks);
+  protected facts(acquisition: Acquisition<Request>): LocalFacts | undefined {
+    return this.#factsFor(acquisition, this.claims.at(-1), this.claims.length);
+  }
+
+  /** All show what those behind them hold. Of several, only the last says how many these are: each is counted once. */
+  #factsFor<T>(one: T, last: T | undefined, ahead: number): LocalFacts | undefined {
+    return factsOf(this.#line, one === last ? ahead : Infinity, this.#parts.locks);
   }
 
   /** Ends the hold in the store; where a request waits here, the next claim goes out in the same step. */

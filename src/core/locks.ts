@@ -190,7 +190,7 @@ class BackendLocks implements Locks {
       throw (await import("../contract/backend-mistake.ts")).mistakenForce(backend.name, name, done);
     if (done) this.#engine.forced(name, fence, by, reason);
     if (forceReleaseChannel.hasSubscribers) {
-      forceReleaseChannel.publish({ backend: backend.name, name, fence, by, reason, done });
+      Scope.outside(() => forceReleaseChannel.publish({ backend: backend.name, name, fence, by, reason, done }));
     }
     return done;
   }

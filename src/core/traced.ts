@@ -5,6 +5,7 @@
 import type { KeptOutcome } from "../contract/claim.ts";
 import { isA, LockClosedError, LockTimeoutError } from "../contract/errors.ts";
 import { type AcquireEvent, acquireChannel, fill } from "../contract/events.ts";
+import { contextNow, inContext } from "./context.ts";
 import type { Engine } from "./engine.ts";
 import { HeldLease } from "./lease.ts";
 import { MultiLease } from "./multi-lease.ts";
@@ -32,9 +33,12 @@ export function takeTraced(
   const over = (outcome: NonNullable<AcquireEvent["outcome"]>, more: Partial<AcquireEvent> = {}): void => {
     fill(event, { outcome, waitedMs: clock.now() - startedAtMs, ...more });
     engine.contention.profile?.over(event);
-    if (more.error !== undefined) failed.publish(event);
-    asyncStart.publish(event);
-    asyncEnd.publish(event);
+    // Subscribers are inside of no lease, also where the caller is: what they take is no re-entry.
+    inContext(undefined, () => {
+      if (more.error !== undefined) failed.publish(event);
+      asyncStart.publish(event);
+      asyncEnd.publish(event);
+    });
   };
   const take = (): Promise<Taken> =>
     engine.takeOrOutcome(name, withMeta(checked, event), waitMode, waitMs, event).then(
@@ -51,9 +55,12 @@ export function takeTraced(
         throw error;
       },
     );
-  const taking = start.runStores(event, take);
-  end.publish(event);
-  return taking;
+  const around = contextNow();
+  return inContext(undefined, () => {
+    const taking = start.runStores(event, () => inContext(around, take));
+    end.publish(event);
+    return taking;
+  });
 }
 
 /** With what a subscriber adds. Where that is invalid, or leaves no room, the caller's own `meta` is all. */

@@ -3,6 +3,7 @@
  * them, or a force or a close in the middle of another's work. Else what they run would be a re-entry into a lease that is not theirs.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
+import * as diagnostics from "node:diagnostics_channel";
 import { expect, onTestFinished, test } from "vitest";
 import { memory } from "../../src/backends/memory/index.ts";
 import { systemClock } from "../../src/contract/clock.ts";
@@ -15,6 +16,12 @@ function start(): Locks {
   const locks = createLocks(memory());
   onTestFinished(() => locks.close({ grace: 0, force: true }));
   return locks;
+}
+
+function hear(channel: string, listener: (event: { readonly name: string }) => void): () => void {
+  const heard = (event: unknown): void => listener(event as { readonly name: string });
+  diagnostics.subscribe(channel, heard);
+  return () => void diagnostics.unsubscribe(channel, heard);
 }
 
 /** Tries lock "a" when the signal aborts. Resolves with what came of it. */
@@ -61,6 +68,41 @@ test("a listener of a lease that another's work closes is not inside that work's
   await locks.run("a", async () => {
     void locks.close();
     await expect(tried).rejects.toMatchObject({ code: "ERR_LOCK_CLOSED" });
+  });
+});
+
+test.each(["acquire:start", "acquire", "hold:start", "hold"] as const)(
+  "S181: a subscriber to %s is not inside the lease of the function that sets it off, and the function still is",
+  async (event) => {
+    const locks = start();
+    const tries: Promise<Lease | null>[] = [];
+    onTestFinished(
+      subscribe(event, ({ name }) => {
+        if (name === "b") tries.push(locks.tryAcquire("a"));
+      }),
+    );
+    await locks.run("a", async (outer) => {
+      await locks.run("b", async () => {
+        await locks.run("a", ({ fence }) => expect(fence).toBe(outer.fence));
+      });
+      await (await locks.acquire("b")).release();
+      expect(await Promise.all(tries)).toEqual([null, null]);
+    });
+  },
+);
+
+test("nor is one that hears of a force, or of an acquire that failed, or of its turn", async () => {
+  const locks = start();
+  const other = await locks.acquire("other");
+  const tries: Promise<Lease | null>[] = [];
+  const tryIt = (): void => void tries.push(locks.tryAcquire("a"));
+  for (const part of ["end", "asyncStart", "error"])
+    onTestFinished(hear(`tracing:holdfast:acquire:${part}`, (event) => (event.name === "other" ? tryIt() : undefined)));
+  onTestFinished(subscribe("force-release", tryIt));
+  await locks.run("a", async () => {
+    await expect(locks.acquire("other", { wait: 0 })).rejects.toMatchObject({ code: "ERR_LOCK_TIMEOUT" });
+    await locks.forceRelease("other", { fence: other.fence, reason: "test" });
+    expect(await Promise.all(tries)).toEqual([null, null, null, null]);
   });
 });
 

@@ -171,3 +171,20 @@ test("two circles are two, and who only waits for one is in none", () => {
   expect(names(new DeadlockGraph(states).knots())).toEqual(["p>b q>a", "r>d s>c"]);
   expect(all(states)).toHaveLength(5);
 });
+
+test("with a limit one is free to go on while there is a place, though all who hold one are stuck", () => {
+  const three = { limit: 3 };
+  const state = (count: number) =>
+    byLock({
+      held: [
+        ...["p0", "p1", "p2"].slice(0, count).map((holder, at) => held("l", holder, BigInt(at + 1), three)),
+        held("m", "q", 9n),
+      ],
+      pending: [
+        ...["p0", "p1", "p2"].slice(0, count).map((holder, at) => queued("m", holder, at + 1, [["l", BigInt(at + 1)]])),
+        queued("l", "q", 1, [["m", 9n]], three),
+      ],
+    });
+  expect(new DeadlockGraph(state(2)).knots()).toEqual([]);
+  expect(names(new DeadlockGraph(state(3)).knots())).toEqual(["p0>m p1>m p2>m q>l"]);
+});

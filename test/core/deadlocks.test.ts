@@ -289,6 +289,32 @@ describe("what is a deadlock", () => {
   });
 });
 
+test("who gives up later was in no deadlock, if that had ended by the last look", async () => {
+  const at = stage();
+  const [p, begun, done] = [processes(at), gate(), gate()];
+  const first = failure(
+    p(0).run("a", async () => {
+      await begun.opened;
+      await p(0).run("b", { wait: "60s" }, () => {});
+    }),
+  );
+  const second = p(1).run("b", async () => {
+    await begun.opened;
+    const tried = await failure(p(1).run("a", { wait: "5s" }, () => {}));
+    await done.opened;
+    return tried;
+  });
+  await pass(at, 100);
+  begun.open();
+  await pass(at, 61_000);
+  const late = await first;
+  expect(late).toBeInstanceOf(LockTimeoutError);
+  expect(late["deadlock"]).toBeUndefined();
+  done.open();
+  await pass(at, 100);
+  expect((await second)["deadlock"]).toBeDefined();
+});
+
 describe("what a process says of all who wait in its line", () => {
   test("the one that is in the circle is rejected, and neither the one ahead of it in the line nor the one behind", async () => {
     const at = stage();

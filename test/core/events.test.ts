@@ -99,6 +99,27 @@ test("a renewal's event counts what is gone and what is unknown, each for itself
   expect(first["asked"]).toBeGreaterThan(0);
 });
 
+test("a renewal's event has the shortest ttl of its batch", async () => {
+  const { clock, locks } = stage();
+  const renewals = listen("holdfast:renew");
+  await locks.acquire("a", { ttl: "30s" });
+  await locks.acquire("b", { ttl: "10s" });
+  await clock.advance(10_000);
+  expect(renewals.find(({ asked }) => asked === 2)).toMatchObject({ ttlMs: 10_000 });
+});
+
+test("an acquire that was over before its caller gave up has not been aborted", async () => {
+  const { locks, other } = stage();
+  await other().acquire("a");
+  const ends = listen("tracing:holdfast:acquire:asyncEnd");
+  const caller = new AbortController();
+  const failed = failure(locks.acquire("a", { signal: caller.signal }));
+  void locks.close();
+  caller.abort();
+  expect(await failed).toBeInstanceOf(LockClosedError);
+  expect(ends).toMatchObject([{ outcome: "error" }]);
+});
+
 test("an acquire that fails for good is traced as an error, with the error", async () => {
   const { backend, locks } = stage();
   const errors = listen("tracing:holdfast:acquire:error");

@@ -1,6 +1,7 @@
 /** query(), inspect() and isHeld(): who holds, who waits, and what this process knows better than the store. */
 import { describe, expect, test } from "vitest";
 import { LockBackendError, LockClosedError } from "../../src/contract/errors.ts";
+import { countWaiters } from "../../src/core/read-snapshot.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 const sorted = (names: readonly (string | undefined)[]): readonly (string | undefined)[] => names.toSorted();
@@ -75,6 +76,58 @@ describe("the true picture", () => {
     await Promise.all([first, last, ...all]);
   });
 
+  test("those who wait behind a lease of this process get it first, before a claim of another that queued before them", async () => {
+    const { clock, locks, other } = stage();
+    const held = gate();
+    const all = [locks.run("a", () => held.opened)];
+    await clock.advance(1);
+    all.push(other().run("a", { meta: { n: "theirs" } }, () => {}));
+    await clock.advance(1);
+    all.push(...["1", "2"].map((n) => locks.run("a", { meta: { n } }, () => {})));
+    const { pending } = await locks.inspect("a");
+    expect(pending.map(({ meta, position }) => [meta["n"], position])).toEqual([
+      ["1", 1],
+      ["2", 2],
+      ["theirs", 3],
+    ]);
+    held.open();
+    await clock.advance(1000);
+    await Promise.all(all);
+  });
+
+  test("those who wait behind several claims or leases of one process are counted once, where a limit lets it have several", async () => {
+    const { clock, locks, other } = stage();
+    const [held, theirs] = [gate(), other({ holder: "there:1" })];
+    const options = { wait: Infinity, limit: 3 };
+    const waiters = async (): Promise<number> => countWaiters(await other().inspect("a"));
+    const all = Array.from({ length: 7 }, () => locks.run("a", options, () => held.opened));
+    await clock.advance(25_000);
+    // Three hold it, and four wait behind their leases.
+    expect(await waiters()).toBe(4);
+    all.push(...Array.from({ length: 8 }, () => theirs.run("a", options, () => held.opened)));
+    await clock.advance(25_000);
+    // Three of the eight queue at the store, with five behind them.
+    expect((await other().inspect("a")).pending).toHaveLength(3);
+    expect(await waiters()).toBe(12);
+    held.open();
+    await clock.advance(1000);
+    await Promise.all(all);
+  });
+
+  test("those who wait behind several leases are said by one that is renewed: of one that is not, nothing is written later", async () => {
+    const { clock, locks, other } = stage();
+    const options = { wait: Infinity, limit: 2 };
+    const leases = [
+      await locks.acquire("a", options),
+      await locks.acquire("a", { ...options, renew: false, ttl: "60s" }),
+    ];
+    const waiting = [locks.acquire("a", options), locks.acquire("a", options)];
+    await clock.advance(25_000);
+    expect((await other().inspect("a")).held.map(({ processWaiters }) => processWaiters)).toEqual([2, 0]);
+    await Promise.all(leases.map((lease) => lease.release()));
+    for (const lease of await Promise.all(waiting)) await lease.release();
+  });
+
   test("three readers of one process are three", async () => {
     const { clock, locks, other } = stage();
     const held = gate();
@@ -90,8 +143,9 @@ describe("the true picture", () => {
   test("one whose question has not come back waits all the same", async () => {
     const { backend, clock, locks } = stage();
     backend.interfere.attempt = () => new Promise(() => {});
-    const waiting = failure(locks.acquire("a", { wait: "1s" }));
+    const waiting = failure(locks.acquire("a", { wait: "1s", limit: 3 }));
     await clock.advance(500);
+    expect(await locks.inspect("a")).toMatchObject({ held: [], limit: 3 });
     expect((await locks.query()).pending.map(({ name, waitingMs }) => [name, waitingMs])).toEqual([["a", 500]]);
     await clock.advance(500);
     await waiting;

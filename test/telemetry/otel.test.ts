@@ -4,12 +4,19 @@ import {
   context,
   type Context,
   metrics as metricsApi,
+  type SpanContext,
   SpanStatusCode,
   trace,
   TraceFlags,
   type Tracer,
 } from "@opentelemetry/api";
-import { AlwaysOffSampler, BasicTracerProvider, type ReadableSpan } from "@opentelemetry/sdk-trace-base";
+import {
+  AlwaysOffSampler,
+  BasicTracerProvider,
+  type ReadableSpan,
+  type Sampler,
+  SamplingDecision,
+} from "@opentelemetry/sdk-trace-base";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { memory } from "../../src/backends/memory/index.ts";
 import { LockBackendError } from "../../src/contract/errors.ts";
@@ -510,6 +517,52 @@ test.each([
   const around = parent === undefined ? here : trace.setSpanContext(here, { ...common, ...parent });
   await context.with(around, () => locks.run("a", () => {}));
   expect(names).toHaveLength(2 - spared);
+});
+
+test("where a sampler leaves out the spans of locks alone, the work is in its caller's trace", async () => {
+  const decide = (name: string): SamplingDecision =>
+    name === "request" ? SamplingDecision.RECORD_AND_SAMPLED : SamplingDecision.NOT_RECORD;
+  const sampler: Sampler = { shouldSample: (_around, _traceId, name) => ({ decision: decide(name) }) };
+  const tracerProvider = new BasicTracerProvider({ sampler });
+  sdk({ metrics: false, tracerProvider });
+  const { backend, locks } = stage();
+  const request = tracerProvider.getTracer("app").startSpan("request");
+  const seen: unknown[] = [];
+  backend.interfere.attempt = (pass) => {
+    seen.push(trace.getActiveSpan());
+    return pass();
+  };
+  await context.with(trace.setSpan(context.active(), request), () =>
+    locks.run("a", () => void seen.push(trace.getActiveSpan())),
+  );
+  expect(seen).toEqual([request, request]);
+});
+
+test("what another subscriber adds to a claim is there beside the traceparent, and a hold's link to its own acquire is not remote", async () => {
+  const { spans } = sdk();
+  const end = subscribe("acquire:start", (event) => void (event.meta = { ...event.meta, job: "nightly" }));
+  onTestFinished(end);
+  const { locks } = stage();
+  await locks.run("a", async () => {
+    expect((await locks.inspect("a")).held[0]?.meta).toMatchObject({
+      job: "nightly",
+      traceparent: expect.stringMatching(/^00-/) as string,
+    });
+  });
+  expect(one(spans(), "hold").links).toMatchObject([{ context: { isRemote: false } }]);
+});
+
+test("an acquire that its own sampler leaves out is the caller of what the store's client traces, so that this is left out, too", async () => {
+  const seen: (SpanContext | undefined)[] = [];
+  const off = new BasicTracerProvider({ sampler: new AlwaysOffSampler() });
+  sdk({ metrics: false, tracerProvider: off });
+  const { backend, locks } = stage();
+  backend.interfere.attempt = (pass) => {
+    seen.push(trace.getActiveSpan()?.spanContext());
+    return pass();
+  };
+  await (await locks.acquire("a")).release();
+  expect(seen).toMatchObject([{ traceFlags: TraceFlags.NONE }]);
 });
 
 test("without an SDK nothing is traced or counted, and locks work", async () => {

@@ -362,3 +362,22 @@ test("the dashboard asks for every figure, and for none that is not there", () =
   expect(labels.filter((label) => !known.includes(label))).toEqual([]);
   for (const panel of panels) expect(panel.title).not.toBe("");
 });
+
+test("the first loss of a kind is seen, in the dashboard and by the alert: a series that is new has no increase", () => {
+  const { panels } = JSON.parse(readFileSync(join(ROOT, "docs/grafana/holdfast.json"), "utf8")) as {
+    readonly panels: readonly Panel[];
+  };
+  const alerts = readFileSync(join(ROOT, "docs/telemetry.md"), "utf8").split("\n");
+  const counters = Object.values(METRICS).flatMap((metric) =>
+    metric.kind === "counter" ? [prometheusName(metric)] : [],
+  );
+  const queries = [...panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)), ...alerts];
+  const asked = queries.filter((query) => counters.some((name) => query.includes(`increase(${name}`)));
+  expect(asked).toHaveLength(6);
+  for (const query of asked) {
+    const [, name, labels = ""] = /increase\((\w+)(\{[^}]*\})?\[/.exec(query)!;
+    const before = [`${name}${labels} offset `, `last_over_time(${name}`].map((text) => query.indexOf(text));
+    const isNew = query.indexOf(`${name}${labels} unless `);
+    expect([query, isNew >= 0 && before.some((at) => at > isNew)]).toEqual([query, true]);
+  }
+});
