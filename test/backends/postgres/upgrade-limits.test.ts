@@ -24,7 +24,7 @@ async function meet<T>(
   const upgrading = await clients.client(server.port);
   await upgrading.query(`begin; ${LOCKS_MIGRATION}`);
   const { rows } = await upgrading.query(
-    "select holdfast.attempt(convert_to($1, 'UTF8'), $2, false, 1, 60000, 0, 0, 256, 10000, null, null, $3, 0) as answer",
+    "select holdfast.attempt(convert_to($1, 'UTF8'), $2, false, 1, 600000, 0, 0, 256, 600000, null, null, $3, 0) as answer",
     [name, id, wantsOutcome === true],
   );
   expect(rows[0].answer).toMatch(/^refused /u);
