@@ -78,6 +78,18 @@ describe("who comes next", () => {
     expect((await heard)?.wanted).toBeUndefined();
   });
 
+  test("where none waits, nothing is sent: neither by an attempt, nor by a renewal or a release", async () => {
+    const [lasting, claim] = [claimOf(), claimOf()];
+    await granted(a!, lasting);
+    const news = await tapInbox(server, clients, lasting);
+    await granted(a!, claim);
+    expect(await a!.renew([claim])).toMatchObject([{ held: true }]);
+    expect(await a!.release(claim)).toBe("held");
+    await refused(a!, rivalOf(lasting, { queues: false }));
+    await whenTold(server, clients, news, lasting);
+    expect(news).toEqual(["last"]);
+  });
+
   test("its lease has its own terms, and counts from when it asked", async () => {
     const more = { ttlMs: 60_000, lockDelayMs: 3000, minHoldMs: 50_000, holder: "next", meta: { job: "b" } };
     const [holder, waiter] = await pair({ lockDelayMs: 1000 }, more);
