@@ -1,6 +1,6 @@
-// For campaigns: replaces Node's AsyncLocalStorage by one that follows promises and nothing else. Until Node 24 the real one turns on
-// hooks that make each promise many times dearer, and a simulated world is made of promises. The worlds are the same: a test compares
-// them. To be imported before anything that imports node:async_hooks.
+// For campaigns: replaces Node's AsyncLocalStorage by one that follows promises and microtasks, and nothing else. Until Node 24 the
+// real one turns on hooks that make each promise many times dearer, and a simulated world is made of promises. The worlds are the
+// same: a test compares them. To be imported before anything that imports node:async_hooks.
 import asyncHooks from "node:async_hooks";
 import { syncBuiltinESMExports } from "node:module";
 import { promiseHooks } from "node:v8";
@@ -44,6 +44,19 @@ if (Object.getOwnPropertyDescriptor(asyncHooks, "AsyncLocalStorage")?.writable =
       current = before.pop();
     },
   });
+  const { queueMicrotask } = globalThis;
+  globalThis.queueMicrotask = (fn) => {
+    const context = current;
+    queueMicrotask(() => {
+      const outer = current;
+      current = context;
+      try {
+        fn();
+      } finally {
+        current = outer;
+      }
+    });
+  };
   asyncHooks.AsyncLocalStorage = LightStorage;
   syncBuiltinESMExports();
 }

@@ -71,6 +71,11 @@ test("every link of every page leads to a file that is there, and to a heading t
   expect(pages.flatMap(([path, text]) => broken(path, text))).toEqual([]);
 });
 
+test("every page has one title, so that the site lists all its other headings", () => {
+  const titles = pages.map(([path, text]) => [path, prose(text).match(/^# /gm)?.length ?? 0]);
+  expect(titles.filter(([, count]) => count !== 1)).toEqual([]);
+});
+
 test("a link to nothing is seen, and code is not taken for one", () => {
   const links = ["[a](none.md)", "[b](concepts.md#none)", "[c](#none)", "![d](img/none.png)", "[e](../../outside)"];
   for (const link of links) expect(broken("docs/cli.md", `see ${link}, please`), link).toHaveLength(1);

@@ -166,18 +166,29 @@ function programsOf(page: string): readonly Program[] {
   });
 }
 
+/** Programs that would be passed over: under another name of their language, or indented. */
+const PASSED_OVER =
+  /^```(?:typescript|javascript|[tj]sx|[mc][tj]s)\b|^[ >]+```[mc]?[tj]sx?\b|^[ >]+```(?:type|java)script\b/gm;
+
 test("every page with a program is checked here", () => {
   const pages = [
     "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "SUPPORT.md",
+    "CHANGELOG.md",
     ...readdirSync(join(ROOT, "docs"), { recursive: true, encoding: "utf8" })
       // Made from the declarations when the site is built.
       .filter((file) => !file.startsWith("generated"))
       .map((file) => `docs/${file}`),
   ];
-  const withPrograms = pages.filter(
-    (page) => page.endsWith(".md") && /^```(js|ts)$/m.test(readFileSync(join(ROOT, page), "utf8")),
-  );
+  const texts = pages
+    .filter((page) => page.endsWith(".md"))
+    .map((page) => [page, readFileSync(join(ROOT, page), "utf8")] as const);
+  const withPrograms = texts.filter(([, text]) => /^```(js|ts)$/m.test(text)).map(([page]) => page);
   expect(withPrograms.toSorted()).toEqual(Object.keys(GIVEN).toSorted());
+  expect(texts.flatMap(([page, text]) => (text.match(PASSED_OVER) ?? []).map((one) => `${page}: ${one}`))).toEqual([]);
+  for (const one of ["```typescript\n", "a\n  ```ts\n", "> ```js\n", "```mts\n"]) expect(one).toMatch(PASSED_OVER);
 });
 
 test("they compile", async () => {

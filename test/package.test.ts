@@ -76,6 +76,17 @@ test("comments leave the package, and the code stays as it was, line by line", (
   expect(() => lean.withoutComments("a.js", "const = 1")).toThrow("a.js cannot be read");
 });
 
+test("nothing of ours runs on the machine of one who installs the package", () => {
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as {
+    readonly scripts: Readonly<Record<string, string>>;
+  };
+  // npm runs these in a package that it installs; `prepare` in one that is not from the registry. It warns of each.
+  const atInstall = ["preinstall", "install", "postinstall", "preprepare", "prepare", "postprepare"];
+  expect(atInstall.filter((name) => name in scripts)).toEqual([]);
+  // What builds in a clone, after `npm ci`, and before packing.
+  expect(scripts).toMatchObject({ dependencies: scripts["prepack"], prepack: "npm run --silent build" });
+});
+
 interface LockEntry {
   readonly integrity?: string;
   readonly link?: boolean;

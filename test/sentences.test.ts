@@ -75,8 +75,8 @@ const OTHERS: Readonly<Record<string, readonly (readonly [path: string, words: s
   ],
   "where to read on, on pages that differ from backend to backend": [
     ["README.md", "the rights that each store's user needs"],
-    ["docs/concepts.md", "What each backend promises when servers crash"],
-    ["docs/concepts.md", "each backend's page says what else"],
+    ["docs/concepts.md", "Each backend's page says what it promises when servers crash"],
+    ["docs/concepts.md", "Each backend's page says what else"],
   ],
   "this very rule": [["docs/testing.md", "A sentence that speaks of every backend, store, client or library"]],
   "what the driver can be asked to use; its campaigns are scripts": [

@@ -1,6 +1,6 @@
 /**
  * A page in another language says what the English one says: it has the same headings in the same order, the same tables with the same
- * rows, and the same programs and commands; only words and comments differ. A change of one page alone fails here.
+ * rows, the same figures, and the same programs and commands; only words and comments differ. A change of one page alone fails here.
  */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -52,6 +52,12 @@ function names(text: string): readonly string[] {
   return cells.flatMap((cell) => cell.match(/`[^`]+`/g) ?? []);
 }
 
+/** Figures in the text, in any order. Those in code are compared with the code. */
+function figures(text: string): readonly string[] {
+  const words = withoutCode(text).replaceAll(/`[^`\n]*`|\]\([^)]*\)/g, " ");
+  return [...words.matchAll(/\d[\d,.]*\d|\d/g)].map(([figure]) => figure).toSorted();
+}
+
 describe.each(Object.entries(ENGLISH))("%s", (page, sources) => {
   const text = read(page);
   const english = sources.map(read);
@@ -68,6 +74,14 @@ describe.each(Object.entries(ENGLISH))("%s", (page, sources) => {
     expect(english.flatMap(names).filter((name) => !known.includes(name))).toEqual([]);
   });
 
+  test("has its figures", () => {
+    expect(figures(text)).toEqual(english.flatMap(figures).toSorted());
+  });
+
+  test("has no underscore between letters that are Chinese, where it is shown as it is", () => {
+    expect(withoutCode(text).match(/\p{Script=Han}_|_\p{Script=Han}/gu)).toBeNull();
+  });
+
   test("has its programs and commands", () => {
     expect(programs(text)).toEqual(english.flatMap(programs));
   });
@@ -78,9 +92,10 @@ test("every translated page is compared here", () => {
   expect(pages.toSorted()).toEqual(Object.keys(ENGLISH).toSorted());
 });
 
-test("a heading, a row or a line of code that is missing is seen", () => {
+test("a heading, a figure, a row or a line of code that is missing is seen", () => {
   const text = read("docs/from-redisson.md");
   expect(headings(text.replace(/^## .*$/m, ""))).not.toEqual(headings(text));
+  expect(figures(read("README.md").replace("36,299", "36,298"))).not.toEqual(figures(read("README.md")));
   expect(tables(text.replace(/^\| `unlock.*\n/m, ""))).not.toEqual(tables(text));
   expect(names(text.replace("`isLocked()`", ""))).not.toEqual(names(text));
   expect(programs(text.replaceAll('wait: "2s"', 'wait: "3s"'))).not.toEqual(programs(text));

@@ -13,9 +13,14 @@ const REPOSITORY = "https://github.com/holdfast/holdfast";
 
 const addressOf = (file) => `/${file.replace(/README\.md$/, "").replace(/\.md$/, "")}`;
 
+/** The list of pages is narrower than the longest code of an error: a line may end after each of its words. */
+const breakable = (text) => text.replaceAll(/(?<=[A-Z])_/g, "_<wbr>");
+
 /** A page that is not written yet has no entry. */
 const toItems = (pages) =>
-  pages.filter(({ file }) => existsSync(join(DOCS, file))).map(({ text, file }) => ({ text, link: addressOf(file) }));
+  pages
+    .filter(({ file }) => existsSync(join(DOCS, file)))
+    .map(({ text, file }) => ({ text: breakable(text), link: addressOf(file) }));
 
 const toGroups = (groups) =>
   groups
@@ -54,11 +59,17 @@ function boostDocument(address) {
   return address.includes("/errors/") ? 2 : 1;
 }
 
+/** A padlock, in the colour of the theme. */
+const ICON =
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path d="M10 17v-7a6 6 0 0 1 12 0v7" fill="none" stroke="#0d7a6a" stroke-width="4"/><rect x="5" y="14" width="22" height="15" rx="3" fill="#0d7a6a"/></svg>';
+const ICON_ADDRESS = `data:image/svg+xml,${encodeURIComponent(ICON)}`;
+
 const HERO = {
   name: "Holdfast",
   text: "A distributed lock that warns its holder in time",
   tagline:
     "One process at a time does the work, and is warned before another one can take over. On files, Redis, Postgres, ZooKeeper or etcd, with one small API for Node.",
+  image: { src: ICON_ADDRESS, alt: "" },
   actions: [
     { theme: "brand", text: "Start", link: "/start" },
     { theme: "alt", text: "Choose a backend", link: "/choose" },
@@ -66,17 +77,13 @@ const HERO = {
   ],
 };
 
-/** A padlock, in the colour of the theme. */
-const ICON =
-  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path d="M10 14v-4a6 6 0 0 1 12 0v4" fill="none" stroke="#0d7a6a" stroke-width="4"/><rect x="5" y="14" width="22" height="15" rx="3" fill="#0d7a6a"/></svg>';
-
 const english = [...toGroups(ENGLISH), api(), decisions()];
 
 export default defineConfig({
   title: "Holdfast",
   description: "A distributed lock for Node that warns its holder before another process can take over.",
   lang: "en",
-  head: [["link", { rel: "icon", href: `data:image/svg+xml,${encodeURIComponent(ICON)}` }]],
+  head: [["link", { rel: "icon", href: ICON_ADDRESS }]],
   base: "/holdfast/",
   srcDir: "../docs",
   outDir: "dist",
@@ -127,9 +134,9 @@ export default defineConfig({
     nav: [
       { text: "Start", link: "/start" },
       { text: "Choose", link: "/choose" },
-      { text: "Recipes", link: "/recipes/" },
-      { text: "API", link: "/api/" },
-      { text: "Troubleshooting", link: "/troubleshooting" },
+      { text: "Recipes", link: "/recipes/", activeMatch: "^/recipes/" },
+      { text: "API", link: "/api/", activeMatch: "^/api/" },
+      { text: "Troubleshooting", link: "/troubleshooting", activeMatch: "^/(?:troubleshooting|errors/)" },
     ],
     sidebar: { "/": english },
     outline: { level: [2, 3] },

@@ -60,13 +60,14 @@ function draw(
     else all.push(one);
   }
   for (const name of own.keys()) if (!stored.has(name)) stored.set(name, []);
-  const waiting = Array.from(stored, ([name, all]) => inOrder(engine, all, own.get(name), before)).flat();
+  const granted: Ids = new Set(held.map(({ id }) => id));
+  const waiting = Array.from(stored, ([name, all]) => inOrder(engine, all, waitingIn(own.get(name), granted), before));
   return {
     held: held.map((holding) => {
       const hold = own.get(holding.name)?.holds.find(({ firstFence }) => firstFence === holding.fence);
       return shownHolding(holding, wallMs, hold?.leases.length, before, hold?.isIdle === true);
     }),
-    pending: waiting.map(({ entry, waiters }) => {
+    pending: waiting.flat().map(({ entry, waiters }) => {
       const { local: _, order: _order, ...rest } = entry;
       return jsonSafe({ ...rest, sinceMs: wallMs - entry.waitingMs, processWaiters: waiters });
     }),
@@ -98,6 +99,15 @@ interface Placed {
   readonly waiters: number;
 }
 
+/** Without those whose claims the store shows as holders: their grants are on the way. */
+function waitingIn(queue: LocalQueue | undefined, granted: Ids): LocalQueue["waiting"] {
+  const { requests, claimIds } = queue?.waiting ?? { requests: [], claimIds: [] };
+  return {
+    requests: requests.filter((_, at) => !granted.has(claimIds[at] ?? "")),
+    claimIds: claimIds.filter((id) => !granted.has(id)),
+  };
+}
+
 /**
  * Those who wait for one lock, in the order in which they are likely to be served: who waits here behind a lease of this process gets
  * that in memory, before the store is asked; who waits behind a claim of this process goes where that is.
@@ -105,10 +115,9 @@ interface Placed {
 function inOrder(
   engine: Engine,
   found: readonly Waiting[],
-  queue: LocalQueue | undefined,
+  { requests, claimIds }: LocalQueue["waiting"],
   before: Ids,
 ): readonly Placed[] {
-  const { requests, claimIds } = queue?.waiting ?? { requests: [], claimIds: [] };
   const own = requests.map((request, at) => ownEntry(engine, request, claimIds[at]));
   const isOwn = ({ id }: Waiting): boolean => id !== undefined && claimIds.includes(id);
   const stored = found.filter((one) => isOwn(one) || !before.has(one.id));

@@ -50,6 +50,7 @@ export interface Proxy extends AsyncDisposable {
 }
 
 export interface ProxyTarget {
+  /** Read for each new connection: a target may move. */
   readonly port: number;
   /** @default "127.0.0.1" */
   readonly host?: string | undefined;

@@ -45,7 +45,7 @@ class TcpProxy implements Proxy {
   readonly port: number;
   onRequest: Hook | undefined = undefined;
   onReply: Hook | undefined = undefined;
-  readonly #target: { readonly port: number; readonly host: string };
+  readonly #target: ProxyTarget;
   readonly #listener: Server;
   readonly #pairs = new Set<Pair>();
   /** Connections whose client has gone while its requests were still under way. */
@@ -58,7 +58,7 @@ class TcpProxy implements Proxy {
 
   constructor(port: number, target: ProxyTarget) {
     this.port = port;
-    this.#target = { port: target.port, host: target.host ?? HOST };
+    this.#target = target;
     this.#roadOf = target.roadOf ?? ((): undefined => undefined);
     this.#listener = createServer({ noDelay: true, allowHalfOpen: true }, (client) => this.#accept(client));
   }
@@ -195,7 +195,8 @@ class TcpProxy implements Proxy {
   }
 
   #accept(client: Socket): void {
-    const server = connect({ ...this.#target, noDelay: true, allowHalfOpen: true });
+    const { port, host = HOST } = this.#target;
+    const server = connect({ port, host, noDelay: true, allowHalfOpen: true });
     const pipes = { requests: makePipe(), replies: makePipe() };
     const pair: Pair = { id: ++this.#lastId, client, server, pipes, road: MAIN_ROAD, halfOpen: false };
     this.#pairs.add(pair);

@@ -50,6 +50,6 @@ export interface Stage extends AsyncDisposable {
   /** What is in the store, beyond what it shows, and should not be there once all have left: see leftovers.ts. */
   left(): Promise<readonly string[]>;
   /** Cuts the link between primary and replicas, where there is one. */
-  cutReplication?(): void;
+  cutReplication?(): void | Promise<void>;
   stop(): Promise<void>;
 }

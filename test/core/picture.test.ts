@@ -312,6 +312,20 @@ describe("while the store's answer is on its way", () => {
     for (const one of all) await (await one).release();
   });
 
+  test("a claim that the store shows as a holder already does not wait as well: its grant is still on the way", async () => {
+    const { backend, clock, locks, other } = stage();
+    const theirs = await other().acquire("a");
+    const all = [1, 2].map(() => locks.acquire("a", { wait: Infinity }));
+    await clock.advance(25_000);
+    const { held: holders, pending: waiters, ...rest } = await backend.query("a");
+    backend.query = async () => ({ ...rest, held: [{ ...holders[0]!, id: waiters[0]!.id }], pending: [] });
+    const { held, pending } = await locks.query("a");
+    expect(held.map(({ id }) => id)).toEqual([waiters[0]!.id]);
+    expect(pending.map(({ id, position }) => [id, position])).toEqual([[undefined, 1]]);
+    await theirs.release();
+    for (const one of all) await (await one).release();
+  });
+
   test("a claim is withdrawn: neither it nor those behind it are counted beside the one that replaces it", async () => {
     const { backend, clock, locks, other } = stage();
     const theirs = await other().acquire("a");

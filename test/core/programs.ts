@@ -609,6 +609,37 @@ export const programs: readonly OldProgram[] = [
       ],
     },
   },
+  {
+    id: "S181",
+    title: "a listener is inside the lease in whose work the signal was read, whatever ends that lease", // the judge was wrong
+    broke: "fence",
+    program: {
+      seed: 0,
+      threads: [
+        {
+          client: 0,
+          steps: [
+            run("x", {
+              do: "run",
+              lock: "y",
+              with: { ttl: 300, renew: false },
+              steps: [{ do: "listen", steps: [run("x")] }, sleep(400)],
+            }),
+          ],
+        },
+      ],
+    },
+  },
+  {
+    id: "S142",
+    title: "what a candidate releases after the program's end lingers from then on", // the judge was wrong
+    broke: "unwanted claim",
+    program: {
+      seed: 0,
+      linger: 300,
+      threads: [{ client: 0, steps: [{ do: "elect", lock: "x", steps: [run("y", sleep(200))] }, run("z")] }],
+    },
+  },
 ];
 
 /** S128, found at seed 108413: on 83aced5 the watchdog loops for ever, so that this runs in a thread that can be ended. */

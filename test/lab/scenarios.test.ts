@@ -10,6 +10,7 @@ import { DIST } from "../dist.ts";
 /** The plays of every test run; `holdfast lab run` plays them all. */
 const PLAYS: readonly (readonly [id: string, backend: StageName])[] = [
   ["failover", "sentinel"],
+  ["failover-quarantine", "postgres"],
   ["pause", "zookeeper"],
   ["partition", "zookeeper"],
   ["leader-dies", "etcd"],

@@ -71,6 +71,8 @@ export interface Scenario {
   readonly members?: number | undefined;
   /** One Redis that loses nothing at a crash. @default false */
   readonly durable?: boolean | undefined;
+  /** Postgres with an asynchronous standby, and what is appended to its URL, such as `failover=quarantine`. */
+  readonly standby?: { readonly query?: string } | undefined;
   /** Options of the Sentinel stage. */
   readonly sentinel?: { readonly query?: string; readonly args?: readonly string[] } | undefined;
   /** True: other lock libraries can play it, too. @default false */

@@ -22,6 +22,7 @@ const B_OVERTAKES: readonly Step[] = [
 ];
 
 const LONG_MS = 5 * TTL_MS;
+const NOT_REPLICATED = "replication is asynchronous: what was not replicated is lost with the primary";
 const CROWD = ["A", "B", "C", "D", "E"];
 
 export const serverScenarios: readonly Scenario[] = [
@@ -174,10 +175,11 @@ export const serverScenarios: readonly Scenario[] = [
     id: "failover",
     title: "The primary dies before it replicated",
     story:
-      "A's lease was written to the primary and never reached a replica. The primary dies, sentinels promote a replica, and B takes the lock that A holds.",
+      "A's lease was written to the primary and never reached a replica. The primary dies, a replica is promoted, and B takes the lock that A holds.",
     source: "redis.io: “there is an obvious race condition with this model”",
     plays: ["S21", "S95"],
-    outcomes: { sentinel: FORGETS("replication is asynchronous: what was not replicated is lost with the primary") },
+    outcomes: { sentinel: FORGETS(NOT_REPLICATED), postgres: FORGETS(NOT_REPLICATED) },
+    standby: {},
     ttlMs: 40 * TTL_MS,
     steps: [
       { do: "acquire", who: "B", granted: true },
@@ -196,10 +198,11 @@ export const serverScenarios: readonly Scenario[] = [
     id: "failover-quarantine",
     title: "The same, with a quarantine after every fail-over",
     story:
-      "The promoted replica sees that it is not the server that granted the leases, and grants nothing until the longest of them is over. With `min-replicas-to-write` on the servers, exclusion is kept.",
+      "The promoted replica sees that it is not the server that granted the leases, and grants nothing until the longest of them is over. With `min-replicas-to-write` on the servers of Redis, exclusion is kept.",
     source: "Holdfast's answer to the scenario before",
     plays: ["S21"],
-    outcomes: { sentinel: KEPT },
+    outcomes: { sentinel: KEPT, postgres: KEPT },
+    standby: { query: `failover=quarantine&maxTtl=${2 * TTL_MS}ms` },
     sentinel: {
       query: `failover=quarantine&maxTtl=${2 * TTL_MS}ms&maxLag=3s`,
       args: ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"],

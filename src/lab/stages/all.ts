@@ -7,6 +7,7 @@ import { openEtcdStage } from "./etcd.ts";
 import { openFileStage } from "./file.ts";
 import { openMemoryStage } from "./memory.ts";
 import { openPostgresStage } from "./postgres.ts";
+import { openPostgresPairStage } from "./postgres-pair.ts";
 import { openQuorumStage, openRedisStage } from "./redis.ts";
 import { openSentinelStage } from "./sentinel.ts";
 import { openZooKeeperStage } from "./zookeeper.ts";
@@ -43,7 +44,7 @@ const STAGES: Readonly<Record<StageName, StageEntry | null>> = {
   },
   sentinel: { play: ({ sentinel }) => openSentinelStage(sentinel), soak: null },
   postgres: {
-    play: openPostgresStage,
+    play: ({ standby }) => (standby === undefined ? openPostgresStage() : openPostgresPairStage(standby)),
     soak: { open: openPostgresStage, faults: [...CLIENT_FAULTS, ...NETWORK_FAULTS, ...RESTARTS] },
   },
   // The same server and the same connections as those of postgres: what differs is played in test/backends/shedlock.

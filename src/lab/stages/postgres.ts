@@ -10,7 +10,7 @@ import { makeLinks } from "./proxied-links.ts";
  * Waiters, outcomes and leases of any holder whose time is not over. Rows whose time is over count for nothing: they go when the lock is used
  * again, or with the clean-up.
  */
-const LEFT = `select 'a waiter ' || claim || ' of ' || encode(lock, 'escape') from holdfast.waiter
+export const LEFT = `select 'a waiter ' || claim || ' of ' || encode(lock, 'escape') from holdfast.waiter
 where till_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint
 union all select 'a waiter ' || (waiting).claim || ' of ' || encode(lock, 'escape') from holdfast.lease
 where (waiting).till_us > (extract(epoch from clock_timestamp()) * 1000000)::bigint

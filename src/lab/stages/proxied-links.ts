@@ -1,6 +1,7 @@
 /** A network of its own for every client: one proxy in front of each server. */
 import { startProxy } from "../proxy.ts";
 import type { Proxy } from "../proxy.ts";
+import type { ProxyTarget } from "../proxy-types.ts";
 import type { StageLink } from "../stage.ts";
 
 export interface Links {
@@ -9,11 +10,15 @@ export interface Links {
 }
 
 /** `toUrl` makes the store's URL out of the proxies' ports. */
-export function makeLinks(ports: readonly number[], toUrl: (hosts: readonly string[]) => string): Links {
+export function makeLinks(
+  targets: readonly (number | ProxyTarget)[],
+  toUrl: (hosts: readonly string[]) => string,
+): Links {
   const all: Proxy[] = [];
   return {
     link: async () => {
-      const proxies = await Promise.all(ports.map((port) => startProxy({ port })));
+      const started = targets.map((one) => startProxy(typeof one === "number" ? { port: one } : one));
+      const proxies = await Promise.all(started);
       all.push(...proxies);
       const hosts = proxies.map(({ host, port }) => `${host}:${port}`);
       return { url: toUrl(hosts), ports: proxies.map(({ port }) => port), proxies };

@@ -1,5 +1,6 @@
 /** The program's subscribers to the library's events, each of which acts once, inside of the event. */
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { inside } from "./around.ts";
 import type { EventName } from "./program.ts";
 import type { Client } from "./stage.ts";
 
@@ -23,7 +24,8 @@ export class Subscribers {
     const hear = (message: unknown): void => {
       if ((message as { readonly backend?: unknown }).backend !== client.backendName) return;
       end();
-      act();
+      // Whatever sets it off, a subscriber is inside of no lease.
+      inside(undefined, act);
     };
     const end = (): void => {
       unsubscribe(channel, hear);

@@ -1,9 +1,9 @@
 /** Does what a program says, step by step, with the public API only, and reports it to the judge. */
-import { AsyncLocalStorage } from "node:async_hooks";
 import type { AcquireOptions } from "../../core/api.ts";
 import { LockClosedError } from "../../contract/errors.ts";
 import "../../core/extend.ts";
 import { peek } from "../peek.ts";
+import { around, inside } from "./around.ts";
 import { Subscribers } from "./events.ts";
 import { type Judge, ProgramError } from "./judge.ts";
 import type { LockNames, Options, Step } from "./program.ts";
@@ -19,9 +19,6 @@ const DEFAULT_WAIT_MS = 10_000;
 /** A candidate that starts candidates in every term would fill the world. */
 const CANDIDATES_MOST = 5;
 const TERMS_MOST = 3;
-
-/** The lease of the function that is running: the program's own view of what the core calls re-entry. One for all: each slows every promise. */
-const around = new AsyncLocalStorage<Tenancy>();
 
 export class Interpreter {
   /** The leases that a program keeps, by client and number. */
@@ -112,7 +109,7 @@ export class Interpreter {
       waitMs: verb === "run" || verb === "acquire" ? (options.wait ?? DEFAULT_WAIT_MS) : 0,
       // What is not renewed for ever is lost sooner or later, though nothing goes wrong.
       endless: options.renew !== false && options.maxHold === undefined,
-      inside: around.getStore(),
+      inside: around(),
     });
   }
 
@@ -139,7 +136,7 @@ export class Interpreter {
     this.#judge.workBegins(tenancy);
     let resolved = false;
     try {
-      await around.run(tenancy, () => this.#all(client, steps));
+      await inside(tenancy, () => this.#all(client, steps));
       resolved = true;
     } finally {
       this.#stage.say(() => `${client.name}: work under ${lease.name} ${resolved ? "is done" : "fails"}`);
@@ -226,9 +223,11 @@ export class Interpreter {
   #listen(client: Client, { slot, steps }: Of<"listen">): undefined {
     const tenancy = this.#lease(client, slot);
     if (tenancy === undefined) return;
+    if (tenancy.signal === undefined) tenancy.listensIn = around();
     tenancy.signal = tenancy.lease.signal;
     if (steps.length === 0 || tenancy.signal.aborted) return;
-    tenancy.signal.addEventListener("abort", () => this.start(client, steps), { once: true });
+    const act = (): void => inside(tenancy.listensIn, () => this.start(client, steps));
+    tenancy.signal.addEventListener("abort", act, { once: true });
   }
 
   /** Every process's signal of that number: each process has its own, and learns of it when it runs. */
@@ -264,7 +263,7 @@ export class Interpreter {
       },
     );
     // A function that waits for close() waits for itself.
-    return grace === undefined && around.getStore() !== undefined ? undefined : closing;
+    return grace === undefined && around() !== undefined ? undefined : closing;
   }
 
   async #force(client: Client, lock: string): Promise<void> {
@@ -284,7 +283,7 @@ export class Interpreter {
   }
 
   #lease(client: Client, slot: number | undefined): Tenancy | undefined {
-    return slot === undefined ? around.getStore() : this.#slotsOf(client)[slot];
+    return slot === undefined ? around() : this.#slotsOf(client)[slot];
   }
 }
 

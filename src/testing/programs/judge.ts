@@ -85,6 +85,7 @@ export class Judge {
       ended: false,
       released: false,
       signal: undefined,
+      listensIn: undefined,
       verdict: undefined,
       settled: undefined,
     };

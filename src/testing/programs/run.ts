@@ -138,15 +138,18 @@ class Play {
     const busy = this.judge.pending.length > 0;
     const calm = (program.faults ?? []).length === 0;
     if (busy && !calm) return true;
-    const untilMs =
-      clock.now() +
-      (program.linger === undefined ? 0 : LINGER_MOST_MS) +
-      (calm ? 5 + 6 * (program.lagMs ?? 0) : this.#echoMs);
+    const echoMs =
+      (program.linger === undefined ? 0 : LINGER_MOST_MS) + (calm ? 5 + 6 * (program.lagMs ?? 0) : this.#echoMs);
+    let untilMs = clock.now() + echoMs;
+    let pending = this.judge.pending.length;
     const isTidy = (): boolean => unwantedIn(this.#stage, this.judge).length === 0;
     // A candidate's work may put its machine to sleep again at any time, for longer than is waited here.
     let stoodStill = false;
     const look = (): boolean => {
       stoodStill ||= clients.some(({ process }) => !process.running);
+      // What the program does not wait for may end meanwhile; its lock is given back, or lingers, from then on.
+      if (this.judge.pending.length !== pending) untilMs = clock.now() + echoMs;
+      pending = this.judge.pending.length;
       return stoodStill || isTidy() || (clock.nextDueMs ?? Infinity) > untilMs;
     };
     await this.#until(look, Infinity);

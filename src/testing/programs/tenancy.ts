@@ -45,8 +45,9 @@ export interface Tenancy {
   ended: boolean;
   /** The user called release(), or its like. */
   released: boolean;
-  /** Its signal has been read. */
+  /** Its signal, when it has been read, and the lease of the function in which that was first: its listeners are in there. */
   signal: AbortSignal | undefined;
+  listensIn: Tenancy | undefined;
   /** Its function settled when the lease was known to be lost, or surely held. */
   verdict: "lost" | "held" | "unsure" | undefined;
   /** When it settled. */

@@ -104,6 +104,15 @@ test("what must survive a crash is flushed with a release: the grant to the next
     await what();
     await server.restart();
   };
+  for (const count of [1, 2]) {
+    const holder = claimOf();
+    const waiters = Array.from({ length: count }, () => rivalOf(holder, { ttlMs: 600_000 }));
+    await granted(backend, holder);
+    for (const waiter of waiters) await refused(backend, waiter);
+    await afterCrash(async () => expect(await backend.release(holder)).toBe("held"));
+    expect((await backend.renew([waiters[0]!]))[0]?.held).toBe(true);
+  }
+
   const [held, alone] = [claimOf(), claimOf()];
   const next = rivalOf(held, { ttlMs: 600_000 });
   for (const claim of [held, alone]) await granted(backend, claim);

@@ -78,6 +78,35 @@ describe("who comes next", () => {
     expect((await heard)?.wanted).toBeUndefined();
   });
 
+  test("where none waits, nothing is sent: neither by an attempt, nor by a renewal or a release", async () => {
+    const [lasting, claim] = [claimOf(), claimOf()];
+    await granted(a!, lasting);
+    const news = await tapInbox(server, clients, lasting);
+    await granted(a!, claim);
+    expect(await a!.renew([claim])).toMatchObject([{ held: true }]);
+    expect(await a!.release(claim)).toBe("held");
+    await refused(a!, rivalOf(lasting, { queues: false }));
+    await whenTold(server, clients, news, lasting);
+    expect(news).toEqual(["last"]);
+  });
+
+  test("its lease has its own terms, and counts from when it asked", async () => {
+    const more = { ttlMs: 60_000, lockDelayMs: 3000, minHoldMs: 50_000, holder: "next", meta: { job: "b" } };
+    const [holder, waiter] = await pair({ lockDelayMs: 1000 }, more);
+    const asked = await server.sql(
+      `select (waiting).asked_us from holdfast.lease where lock = ${bytesOf(holder)} and place = 0`,
+    );
+    expect(await a!.release(holder)).toBe("held");
+    expect((await a!.query(holder.name)).held).toMatchObject([{ id: waiter.id, holder: "next", meta: { job: "b" } }]);
+    const terms = await server.sql(
+      `select until_us - ${asked}, since_us > ${asked}, since_us = fence, run, keep_ms, delay_ms, min_hold_ms
+       from holdfast.lease where lock = ${bytesOf(holder)}`,
+    );
+    expect(terms).toBe("63000000|t|t|256|63000|3000|50000");
+    expect(await b!.release(waiter)).toBe("held");
+    expect((await a!.query(holder.name)).held).toMatchObject([{ id: waiter.id, remainder: "minHold" }]);
+  });
+
   test("while the counter is ahead of the clock, it gets the next fence, and no run", async () => {
     const [holder] = await pair();
     const ahead = 2_000_000_000_000_000n;

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { LOCKS_MIGRATION } from "../../../src/backends/postgres/index.ts";
 import type { Claim } from "../../../src/contract/backend.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
-import { claimOf, Clients, eventually, granted, rivalOf, startMigrated } from "./lab.ts";
+import { claimOf, Clients, eventually, granted, refused, rivalOf, startMigrated } from "./lab.ts";
 
 const VERSION_2 = readFileSync(new URL("version-2.sql", import.meta.url), "utf8");
 
@@ -24,7 +24,7 @@ async function meet<T>(
   const upgrading = await clients.client(server.port);
   await upgrading.query(`begin; ${LOCKS_MIGRATION}`);
   const { rows } = await upgrading.query(
-    "select holdfast.attempt(convert_to($1, 'UTF8'), $2, false, 1, 60000, 0, 0, 256, 10000, null, null, $3, 0) as answer",
+    "select holdfast.attempt(convert_to($1, 'UTF8'), $2, false, 1, 600000, 0, 0, 256, 600000, null, null, $3, 0) as answer",
     [name, id, wantsOutcome === true],
   );
   expect(rows[0].answer).toMatch(/^refused /u);
@@ -62,6 +62,50 @@ test("a claim that an attempt of version 2 has granted, though it waits in row 0
   await meet(server, clients, claim, () => granted(backend, claim));
   expect(await backend.release(claim)).toBe("held");
   expect((await backend.query(claim.name)).held).toEqual([]);
+});
+
+test("behind a reader that an attempt of version 2 has granted, the waiter in row 0 gets the lock for itself alone", async () => {
+  await using server = await startOld();
+  await using clients = new Clients();
+  const backend = clients.backend(server.port);
+  const holder = claimOf({ name: "over-2" });
+  const [waiter, reader] = [rivalOf(holder), rivalOf(holder, { mode: "shared" })];
+  await granted(backend, holder);
+  await meet(server, clients, waiter, () => granted(backend, reader));
+  expect(await backend.release(reader)).toBe("held");
+  expect((await backend.query(holder.name)).held).toMatchObject([{ id: waiter.id, mode: "exclusive" }]);
+  await refused(backend, rivalOf(holder, { mode: "shared" }));
+});
+
+test("a release lets none in from row 0 who waits for an outcome that steps of version 2 have kept", async () => {
+  await using server = await startOld();
+  await using clients = new Clients();
+  const backend = clients.backend(server.port);
+  const holder = claimOf();
+  const [waiter, next] = [rivalOf(holder, { wantsOutcome: true }), rivalOf(holder)];
+  const { fence } = await granted(backend, holder);
+  await meet(server, clients, waiter, () => backend.release(holder, { fence, keepMs: 60_000, value: "1" }));
+  // Another step that is late.
+  await server.sql(VERSION_2);
+  await granted(backend, next);
+  await server.sql(LOCKS_MIGRATION);
+  expect(await backend.release(next)).toBe("held");
+  expect((await backend.query(holder.name)).held).toEqual([]);
+  expect(await backend.attempt(waiter)).toMatchObject({ granted: false, outcome: { value: "1" } });
+});
+
+test("two who upgrade by themselves, without the command, take turns", async () => {
+  await using server = await startOld();
+  await using clients = new Clients();
+  const [first, second] = [await clients.client(server.port), await clients.client(server.port)];
+  await first.query(`begin; ${LOCKS_MIGRATION}`);
+  const upgraded = second.query(LOCKS_MIGRATION);
+  await eventually("it waits", async () =>
+    (await server.sql("select count(*) from pg_locks where not granted")) === "1" ? true : undefined,
+  );
+  await first.query("commit");
+  await upgraded;
+  expect(await server.sql("select version from holdfast.store")).toBe("3");
 });
 
 test("an upgrade does not keep the table of leases while it waits for that of the queue: a holder can renew", async () => {

@@ -13,7 +13,7 @@ begin
       where a.attrelid = 'holdfast.lease'::pg_catalog.regclass and a.attname = 'waiting' and not a.attisdropped);
     begin
       perform pg_catalog.set_config('lock_timeout', '1500ms', true);
-      alter table holdfast.lease add column waiting holdfast.waiter;
+      alter table holdfast.lease add column if not exists waiting holdfast.waiter;
       perform pg_catalog.set_config('lock_timeout', limit_before, true);
     exception when lock_not_available then
       if tries_left = 0 then
