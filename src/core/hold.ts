@@ -109,12 +109,12 @@ export class Hold extends Newsworthy implements Deadline {
 
   /** Where it lingers, it goes back to the store now. */
   letGo(): void {
-    if (this.isIdle && this.#state === "held") this.#front.letGo(this);
+    if (this.isIdle && this.#state === "held") this.#front.endIdle(this);
   }
 
   /** It cannot be trusted any more. Its leases learn of it; the queue goes on without it. */
   lose(loss: LossReason): void {
-    void this.#front.over(this, loss);
+    this.#front.lose(this, loss);
   }
 
   /** One more uses it. The fence for that lease: shared leases have one in common. */
@@ -133,10 +133,10 @@ export class Hold extends Newsworthy implements Deadline {
     return fence >= this.firstFence && fence < this.firstFence + BigInt(this.run);
   }
 
-  /** The lease is over. `undefined`: others go on with the hold. */
-  takeBack(lease: HoldUser): ReleaseResult | Promise<ReleaseResult> | undefined {
+  /** The lease is over since `nowMs`. `undefined`: others go on with the hold. */
+  takeBack(lease: HoldUser, nowMs: number): ReleaseResult | Promise<ReleaseResult> | undefined {
     remove(this.leases, lease);
-    if (this.leases.length === 0) return this.#front.over(this);
+    if (this.leases.length === 0) return this.#front.over(this, nowMs);
     this.tell();
     return undefined;
   }
@@ -146,7 +146,7 @@ export class Hold extends Newsworthy implements Deadline {
     const wanted = new ContextAbort();
     if (!this.#tellsWanted) backend.expectWanted?.(this.claim);
     this.#tellsWanted = true;
-    if (this.isWanted || this.#front.isAwaited()) wanted.abort();
+    if (this.isWanted || this.#front.isAwaited) wanted.abort();
     return wanted;
   }
 
@@ -221,8 +221,8 @@ export class Hold extends Newsworthy implements Deadline {
   }
 
   /** The store cannot have let go by itself yet, whatever has become of the hold here. Says nothing about belief. */
-  isUnexpired(nowMs: number): boolean {
-    return this.#hasTime(nowMs) && !this.inDoubt(nowMs);
+  isUnexpired(nowMs: number, inDoubt: boolean = this.inDoubt(nowMs)): boolean {
+    return !inDoubt && this.#hasTime(nowMs);
   }
 
   /** How much of its time is left, counting the sleep of the machine where no renewal can settle that. */

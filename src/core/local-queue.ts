@@ -14,7 +14,6 @@ import type { Judgement } from "./acquisitions.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError } from "../contract/errors.ts";
 import type { LocalFacts } from "../contract/claim.ts";
-import type { LossReason } from "../contract/loss.ts";
 import { Hold } from "./hold.ts";
 import type { HoldFront } from "./hold-neighbours.ts";
 import { type Done, type Grant, unused } from "./grant.ts";
@@ -36,7 +35,7 @@ export interface QueueParts extends HoldParts {
   readonly closing: AbortSignal;
 }
 
-export class LocalQueue extends OwnHolds implements Queue, TriesFront {
+export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront<Hold> {
   readonly #parts: QueueParts;
   readonly #line: RequestList = new RequestList();
   /** Made for the first of them: most locks never see one. */
@@ -132,13 +131,11 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
     return found;
   }
 
-  /** A hold is over: it was lost, or is no longer used. */
-  readonly #over = (hold: Hold, lost?: LossReason): ReleaseResult | Promise<ReleaseResult> => {
-    if (lost !== undefined) return this.lose(hold, lost);
+  /** A hold is no longer used. From its release to here no other code has run, so that it is still `nowMs`. */
+  over(hold: Hold, nowMs: number): ReleaseResult | Promise<ReleaseResult> {
     if (hold.state === "lost") return this.#parts.releases.freeLost(hold);
     if (hold.state === "ending") return "lost";
     const next = this.#line.first;
-    const nowMs = this.#parts.clock.now();
     if (next !== undefined && !this.#closed && mayLend(hold, next, nowMs)) {
       this.lend(hold, next);
       // Its own question may be out: the answer is not needed now.
@@ -146,18 +143,23 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
       return "released";
     }
     const isAlone = next === undefined && this.claims.length === 0 && this.#tries?.idle !== false;
-    if (!isAlone || this.#closed || !mayLinger(hold, nowMs)) return this.#passOn(hold);
+    if (!isAlone || this.#closed || !mayLinger(hold, nowMs)) return this.#passOn(hold, nowMs);
     this.#parts.lingering.begin(hold, nowMs);
     return "released";
-  };
+  }
 
-  /** What comes up from a hold, and what it shows of those who wait behind it. With a claim of theirs at the store, that shows them. */
-  readonly #front: HoldFront<Hold> = {
-    over: this.#over,
-    letGo: (hold) => void this.#passOn(hold).catch(() => {}),
-    behind: () => (this.claims.length > 0 ? undefined : factsOf(this.#line, 0, this.#parts.locks)),
-    isAwaited: () => this.#line.first !== undefined,
-  };
+  endIdle(hold: Hold): void {
+    this.#passOn(hold).catch(() => {});
+  }
+
+  /** With a claim of theirs at the store, that shows them. Most often there is none: thousands of holds are asked for each renewal. */
+  behind(): LocalFacts | undefined {
+    return this.#line.length === 0 || this.claims.length > 0 ? undefined : factsOf(this.#line, 0, this.#parts.locks);
+  }
+
+  get isAwaited(): boolean {
+    return this.#line.first !== undefined;
+  }
 
   /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
   serve(): void {
@@ -211,11 +213,11 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
 
   begin(acquisition: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
     const { claim, questions } = acquisition;
-    const hold = new Hold(this.#front, this.#parts.sleep, claim, acquisition.request.options, grant);
+    const hold = new Hold(this, this.#parts.sleep, claim, acquisition.request.options, grant);
     // A grant of which nothing is left, or that no request waits for now, goes straight back.
     if (isOver(hold, this.held) || request === undefined || this.#closed) {
       hold.claim = unused(claim);
-      this.#passOn(hold).catch(() => {});
+      this.endIdle(hold);
       return false;
     }
     this.held = this.held.length === 0 ? [hold] : [...this.held, hold];
@@ -258,21 +260,21 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
   }
 
   /** Ends the hold in the store; where a request waits here, the next claim goes out in the same step. */
-  #passOn(hold: Hold): Promise<ReleaseResult> {
+  #passOn(hold: Hold, nowMs: number = this.#parts.clock.now()): Promise<ReleaseResult> {
     hold.end("ending");
     this.drop(hold);
-    const { backend, releases, clock, sleep } = this.#parts;
+    const { backend, releases, sleep } = this.#parts;
     const head = this.#closed ? undefined : this.#line.first;
-    const isSwapped = head !== undefined && canSwap(hold, backend, clock.now());
+    const isSwapped = head !== undefined && canSwap(hold, backend, nowMs);
     if (!isSwapped || seatsFor(head, this.#line, this.held) <= this.claims.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
-      hold.released = releases.release(hold);
+      hold.released = releases.release(hold, nowMs);
       this.serve();
       return hold.released;
     }
     const acquisition = this.add(head);
     const sent = sleep.sentNow();
-    hold.released = releases.swap(hold, acquisition.claim, (answer) => this.follow(acquisition, answer, sent));
+    hold.released = releases.swap(hold, nowMs, acquisition.claim, (answer) => this.follow(acquisition, answer, sent));
     return hold.released;
   }
 }

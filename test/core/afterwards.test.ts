@@ -173,7 +173,7 @@ test("what a thread had confirmed for the ttl from before does not count for the
   const claim = { id: "1", name: "a", mode: "exclusive", ttlMs: 30_000, meta: {} } as Claim;
   const sent = sleep.sentNow();
   const hold = new Hold(
-    { over: () => "lost", letGo: () => undefined, behind: () => undefined, isAwaited: () => false },
+    { over: () => "lost", lose: () => undefined, endIdle: () => undefined, behind: () => undefined, isAwaited: false },
     sleep,
     claim,
     checkOptions({ renew: "thread", ttl: "30s" }, {}),
