@@ -206,13 +206,20 @@ export class Hold extends Newsworthy implements Deadline {
   inDoubt(nowMs: number): boolean {
     if (this.options.renew === false) return false;
     const period = this.#sleep.look(nowMs);
-    // A worker thread proves that it was held at an instant.
-    return period !== this.#period && (this.#thread === undefined || this.#thread() <= period.seenAtMs);
+    return period !== this.#period && this.#isBefore(period);
   }
 
-  /** A yes to its renewal may be about another lease: after a sleep, or after its end by force, a late question may have brought that. */
-  mayDiffer(nowMs: number): boolean {
-    return this.#echoes || this.inDoubt(nowMs);
+  /** Its last confirmation is. A worker thread proves that it was held at an instant. */
+  #isBefore({ seenAtMs }: AwakePeriod): boolean {
+    return this.options.renew !== false && (this.#thread === undefined || this.#thread() <= seenAtMs);
+  }
+
+  /**
+   * A yes to its renewal may be about another lease: after a sleep, or after its end by force, a late question may have brought that.
+   * `period`: that of now. It is looked at once for thousands of holds.
+   */
+  mayDiffer(period: AwakePeriod): boolean {
+    return this.#echoes || (period !== this.#period && this.#isBefore(period));
   }
 
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */

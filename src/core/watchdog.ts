@@ -218,7 +218,7 @@ export class Watchdog {
     const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
     const claims = holds.map((hold) => hold.toRenew());
     const sent = this.#sleep.sentNow();
-    const fences = holds.some((hold) => hold.mayDiffer(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
+    const fences = holds.some((hold) => hold.mayDiffer(sent.period)) ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;
     let failed: unknown;
     try {
