@@ -92,10 +92,10 @@ export class Acquisition<For = unknown> {
   }
 
   /** Seeks the claim. Nearly always the first answer is the grant, and then the loop of {@link seek} would only cost promises. */
-  start(ended: Ended<For>): void {
+  start(ended: Ended<For>, sentMs?: number): void {
     const { backend, clock, sleep } = this.#around;
     const { claim } = this;
-    const sent = sleep.sentNow();
+    const sent = sleep.sentNow(sentMs);
     const answer = askFor(backend, claim);
     void this.#follow(answer, sent);
     const goOn = (): void => this.goOn(answer, sent, ended);

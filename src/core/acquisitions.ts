@@ -74,10 +74,10 @@ export abstract class Acquisitions {
     for (const acquisition of this.claims) if (acquisition.claim.id === claimId) acquisition.isWanted = true;
   }
 
-  /** Asks the store for the request. */
-  protected seek(request: Request): Acquisition<Request> {
+  /** Asks the store for the request. `sentMs`: now, where the caller knows it. */
+  protected seek(request: Request, sentMs?: number): Acquisition<Request> {
     const acquisition = this.add(request);
-    acquisition.start(this.#ended);
+    acquisition.start(this.#ended, sentMs);
     return acquisition;
   }
 

@@ -14,6 +14,7 @@ import type { Hold } from "./hold.ts";
 import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
 import { type AcquireEvent, acquireChannel } from "../contract/events.ts";
+import { KnownAbort } from "./known-abort.ts";
 import { Lingering } from "./linger.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { LossReason } from "../contract/loss.ts";
@@ -37,7 +38,7 @@ export class Engine {
   readonly releases: Releases;
   /** Empty until contention() is called. */
   readonly contention: ProfileSlot = { profile: undefined };
-  readonly #closing = new AbortController();
+  readonly #closing = new KnownAbort();
   readonly #ended = new AbortController();
   readonly watchdog: Watchdog;
   readonly #lingering: Lingering;
@@ -55,13 +56,12 @@ export class Engine {
     this.clock = options.clock ?? systemClock;
     this.chance = options.chance ?? systemChance;
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
-    const { clock, chance, holder, closing, ended, contention } = this;
+    const { clock, chance, holder, ended, contention } = this;
     const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended, locks: this };
-    this.releases = new Releases(runtime);
-    this.watchdog = new Watchdog(runtime);
-    this.#lingering = new Lingering(clock);
-    const { releases, watchdog } = this;
-    this.parts = { ...runtime, holder, closing, contention, releases, watchdog, lingering: this.#lingering };
+    const releases = (this.releases = new Releases(runtime));
+    const watchdog = (this.watchdog = new Watchdog(runtime));
+    const lingering = (this.#lingering = new Lingering(clock));
+    this.parts = { ...runtime, holder, closing: this.#closing, contention, releases, watchdog, lingering };
     this.#queues = new Queues(this.parts);
     this.#waits = new Deadlines<Request>(clock, true, (nowMs) => this.#lookAtWaits(nowMs));
     try {
@@ -86,7 +86,7 @@ export class Engine {
   }
 
   get closed(): boolean {
-    return this.#closing.signal.aborted;
+    return this.#closing.aborted;
   }
 
   /** Acquires are of interest: to subscribers, or to the contention profile. */
@@ -120,7 +120,7 @@ export class Engine {
     waitMs: number,
     event?: AcquireEvent,
   ): Promise<Taken> {
-    if (this.#closing.signal.aborted) return Promise.reject(new LockClosedError(name));
+    if (this.#closing.aborted) return Promise.reject(new LockClosedError(name));
     return this.#enter(this.queueFor(name), options, waitMode, waitMs, event);
   }
 

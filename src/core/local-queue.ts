@@ -32,7 +32,7 @@ const WANTED_SILENCE_MS = 30_000;
 /** What a queue uses. All of it lies below. */
 export interface QueueParts extends HoldParts {
   /** Aborted: nothing is granted any more. */
-  readonly closing: AbortSignal;
+  readonly closing: { readonly aborted: boolean };
 }
 
 export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront<Hold> {
@@ -68,17 +68,20 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront
 
   /** The request is settled later: with a lease, with `null` for a try, or with an error. */
   enter(request: Request): void {
-    if (this.held.length > 0) loseExpired(this.held, this.#parts.clock.now());
+    // With a signal, whose listener is a call into what may be another's code, it may be later than that by now.
+    let nowMs = request.options.signal === undefined ? request.enteredMs : this.#parts.clock.now();
+    if (this.held.length > 0 && loseExpired(this.held, nowMs)) nowMs = this.#parts.clock.now();
     // The listeners of a loss may have aborted or closed anything.
     if (request.settled) return;
     if (!request.waits) return (this.#tries ??= new Tries(this.name, this.#parts, this)).enter(request);
     this.#line.push(request);
-    this.serve();
+    this.serve(nowMs);
+    if (!request.inLine) return;
     // Who is in its way may be done early; where several may hold, the oldest is asked.
-    const inTheWay = request.inLine ? this.held.slice(0, request.options.limit > 1 ? 1 : Infinity) : [];
-    for (const hold of inTheWay) hold.hearWanted();
-    const isBehind = inTheWay.length > 0 || (request.inLine && this.#line.first !== request);
-    if (request.event !== undefined && isBehind) request.noteContended(this.blockers());
+    if (request.options.limit > 1) this.held[0]?.hearWanted();
+    else for (const hold of this.held) hold.hearWanted();
+    if (request.event !== undefined && (this.held.length > 0 || this.#line.first !== request))
+      request.noteContended(this.blockers());
   }
 
   override hearWanted(claimId: string): void {
@@ -161,8 +164,11 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront
     return this.#line.first !== undefined;
   }
 
-  /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
-  serve(): void {
+  /**
+   * Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew.
+   * `sentMs`: the instant that is now, where the caller has just read it.
+   */
+  serve(sentMs?: number): void {
     if (this.#closed) return this.callOffSpare(this.#line);
     for (let request = this.#line.first; request !== undefined && !this.#closed; request = this.#line.first) {
       const hold = this.joinable(request);
@@ -178,7 +184,7 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront
       if (this.isHeldUp) head.wakeSoon(this.#parts.clock.now());
       else if (this.#tries?.isAheadOf(head) !== true) {
         const seats = seatsFor(head, this.#line, this.held);
-        for (let spare = seats - this.claims.length; spare > 0; spare--) this.seek(head);
+        for (let spare = seats - this.claims.length; spare > 0; spare--) this.seek(head, sentMs);
       }
     }
     return this.#tries?.serve();
@@ -192,8 +198,8 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront
   joinable(request: Request): Hold | undefined {
     if (this.held.length === 0) return undefined;
     const isShared = request.options.mode === "shared";
-    const nowMs = this.#parts.clock.now();
-    return this.held.find((hold) => (isShared || hold.isIdle) && mayLend(hold, request, nowMs));
+    const { clock } = this.#parts;
+    return this.held.find((hold) => (isShared || hold.isIdle) && mayLend(hold, request, clock.now()));
   }
 
   lend(hold: Hold, request: Request): void {

@@ -32,9 +32,11 @@ export function causeOf({ trouble }: Hold, { kind }: LossReason): unknown {
   return kind === "expired" ? trouble?.cause : undefined;
 }
 
-/** A hold whose time is over though no timer has noticed yet is in no one's way. */
-export function loseExpired(holds: readonly Hold[], nowMs: number): void {
-  for (const hold of holds.slice()) if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
+/** A hold whose time is over though no timer has noticed yet is in no one's way. `true`: there was one, and listeners have run. */
+export function loseExpired(holds: readonly Hold[], nowMs: number): boolean {
+  const expired = holds.every((hold) => hold.trusted(nowMs)) ? [] : holds.slice();
+  for (const hold of expired) if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
+  return expired.length > 0;
 }
 
 /** An end that no timer has noticed yet. Returns the instant that is now: after the listeners, if there was one. */

@@ -26,7 +26,7 @@ const ASKED_MAX = 64;
 
 interface TriesParts extends ClaimParts {
   /** Aborted: nothing is granted any more. */
-  readonly closing: AbortSignal;
+  readonly closing: { readonly aborted: boolean };
 }
 
 /** The queue that the tries pass by. */
