@@ -58,12 +58,12 @@ export class Engine {
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
     const { clock, chance, holder, ended, contention } = this;
     const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended, locks: this };
+    this.#waits = new Deadlines<Request>(clock, true, (nowMs) => this.#lookAtWaits(nowMs));
     const releases = (this.releases = new Releases(runtime));
-    const watchdog = (this.watchdog = new Watchdog(runtime));
+    const watchdog = (this.watchdog = new Watchdog(runtime, this.#waits));
     const lingering = (this.#lingering = new Lingering(clock));
     this.parts = { ...runtime, holder, closing: this.#closing, contention, releases, watchdog, lingering };
     this.#queues = new Queues(this.parts);
-    this.#waits = new Deadlines<Request>(clock, true, (nowMs) => this.#lookAtWaits(nowMs));
     try {
       backend.listen?.({
         lost: (id, reason) => this.#lost(id, readLoss(reason)),

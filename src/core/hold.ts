@@ -50,8 +50,6 @@ export class Hold extends Newsworthy implements Deadline {
   heapIndex = -1;
   trouble: Trouble | undefined;
 
-  /** No renewal goes out from here on: the holder has had its `maxHold`. */
-  readonly endAtMs: number;
   readonly #front: HoldFront<Hold>;
   readonly #sleep: SleepDetector;
   readonly #echoes: boolean;
@@ -79,7 +77,6 @@ export class Hold extends Newsworthy implements Deadline {
     this.#fromMs = granted.fromMs ?? sent.atMs;
     this.#untilMs = trustedUntilMs;
     this.grantedAtMs = heardAtMs;
-    this.endAtMs = heardAtMs + options.maxHoldMs;
     this.#period = sent.period;
     this.#echoes = echoes;
   }
@@ -158,11 +155,11 @@ export class Hold extends Newsworthy implements Deadline {
     });
   }
 
-  /** The claim as it goes out in a renewal: with what it shows to people, where that is no longer what the store knows. */
-  toRenew(): Claim {
+  /** The claim as it goes out in a renewal, with what it shows to people now. `isAwaited`: a request of this process waits, perhaps for it. */
+  toRenew(isAwaited = true): Claim {
     const { meta, local } = this.claim;
     // Where nothing here renews it, what it says of those behind it could not be taken back, and would be believed.
-    const behind = this.options.renew === true ? this.#front.behind() : undefined;
+    const behind = isAwaited && this.options.renew === true ? this.#front.behind() : undefined;
     const now = withUsers(behind, this.leases.length);
     if (meta !== this.meta || !isSame(local, now)) {
       this.claim = { ...this.claim, meta: this.meta, local: now, changed: true };
@@ -178,7 +175,12 @@ export class Hold extends Newsworthy implements Deadline {
   /** The instant at which belief ends: before the store can give the lock away, by 1 % of the ttl + 2 ms for drifting clocks. */
   get trustedUntilMs(): number {
     if (this.#thread !== undefined) this.#trustFrom(this.#thread());
-    return Math.min(this.#untilMs, this.endAtMs);
+    return this.options.maxHoldMs === Infinity ? this.#untilMs : Math.min(this.#untilMs, this.endAtMs);
+  }
+
+  /** No renewal goes out from here on: the holder has had its `maxHold`. */
+  get endAtMs(): number {
+    return this.grantedAtMs + this.options.maxHoldMs;
   }
 
   /** Trust counts from here: when the request that last confirmed the lease left. */

@@ -102,7 +102,7 @@ test("locks that are closed ask the store for nothing, whatever they are asked",
 
 test("the thread that renews is ended with the locks, which wait for it", async () => {
   const { backend, clock } = stage();
-  const watchdog = new Watchdog({ backend, clock, chance: systemChance, sleep: new SleepDetector(clock) });
+  const watchdog = new Watchdog({ backend, clock, chance: systemChance, sleep: new SleepDetector(clock) }, new Set());
   const end = gate();
   let asked = 0;
   const close = (): Promise<void> => (asked++, end.opened);
