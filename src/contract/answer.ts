@@ -10,11 +10,8 @@ import { messageOf } from "./errors.ts";
 import { describeLoss, type LossReason } from "./loss.ts";
 
 const MAX_FENCE = 2n ** 63n - 1n;
-/** The end of a run that is no longer than this need not be calculated unless its fence is near the greatest: three bigints are made for that. */
-const SHORT_RUN = 2 ** 20;
-const NEAR_FENCE = MAX_FENCE - BigInt(SHORT_RUN);
-/** As they were when this was loaded: only compared. */
-const { then: THEN, catch: CATCH } = Promise.prototype;
+/** Below it, the end of a run that is no longer than 2^31 need not be calculated, for which three bigints are made. */
+const NEAR_FENCE = 2n ** 62n;
 
 /** The answer to a claim. `"none"`: it says neither yes nor no. `"mistaken"`: it grants what cannot be, or cannot be read. */
 export function readAnswer(
@@ -34,7 +31,7 @@ function readGrant(answer: Granted, nowMs: number): Granted | "mistaken" {
   const { fence, run, ttlMs, fromMs } = answer;
   if (typeof fence !== "bigint" || fence < 1n || fence > MAX_FENCE) return "mistaken";
   if (!Number.isSafeInteger(run) || run < 1) return "mistaken";
-  if ((run > SHORT_RUN || fence > NEAR_FENCE) && fence + BigInt(run) - 1n > MAX_FENCE) return "mistaken";
+  if ((run > 2 ** 31 || fence > NEAR_FENCE) && fence + BigInt(run) - 1n > MAX_FENCE) return "mistaken";
   if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) return "mistaken";
   // From the future: another clock, mostly the wall clock. It would be trusted for ever.
   if (fromMs !== undefined && !(Number.isFinite(fromMs) && fromMs <= nowMs)) return "mistaken";
@@ -148,8 +145,6 @@ export function asked<T>(ask: () => Promise<T>): Promise<T> {
   try {
     // What is no promise is an answer all the same; a promise comes back as it is, unless it has methods of its own.
     const answer = Promise.resolve(ask());
-    // Nearly always: to look for them costs more than to compare.
-    if (answer.then === THEN && answer.catch === CATCH) return answer;
     return Object.hasOwn(answer, "then") || Object.hasOwn(answer, "catch") ? awaited(answer) : answer;
   } catch (error) {
     return Promise.reject(error as Error);

@@ -14,7 +14,6 @@ import type { Hold } from "./hold.ts";
 import { Watchdog } from "./watchdog.ts";
 import type { HeldLease } from "./lease.ts";
 import { type AcquireEvent, acquireChannel } from "../contract/events.ts";
-import { KnownAbort } from "./known-abort.ts";
 import { Lingering } from "./linger.ts";
 import { onAbort } from "../contract/on-abort.ts";
 import type { LossReason } from "../contract/loss.ts";
@@ -38,7 +37,9 @@ export class Engine {
   readonly releases: Releases;
   /** Empty until contention() is called. */
   readonly contention: ProfileSlot = { profile: undefined };
-  readonly #closing = new KnownAbort();
+  readonly #closing = new AbortController();
+  /** A field: each acquire asks several times, and to ask the signal is a call into Node. */
+  closed = false;
   readonly #ended = new AbortController();
   readonly watchdog: Watchdog;
   readonly #lingering: Lingering;
@@ -62,7 +63,7 @@ export class Engine {
     const releases = (this.releases = new Releases(runtime));
     const watchdog = (this.watchdog = new Watchdog(runtime, this.#waits));
     const lingering = (this.#lingering = new Lingering(clock));
-    this.parts = { ...runtime, holder, closing: this.#closing, contention, releases, watchdog, lingering };
+    this.parts = { ...runtime, holder, closing: this, contention, releases, watchdog, lingering };
     this.#queues = new Queues(this.parts);
     try {
       backend.listen?.({
@@ -83,10 +84,6 @@ export class Engine {
   /** Aborts when nothing is asked any more: all that was held has been released. */
   get ended(): AbortSignal {
     return this.#ended.signal;
-  }
-
-  get closed(): boolean {
-    return this.#closing.aborted;
   }
 
   /** Acquires are of interest: to subscribers, or to the contention profile. */
@@ -120,7 +117,7 @@ export class Engine {
     waitMs: number,
     event?: AcquireEvent,
   ): Promise<Taken> {
-    if (this.#closing.aborted) return Promise.reject(new LockClosedError(name));
+    if (this.closed) return Promise.reject(new LockClosedError(name));
     return this.#enter(this.queueFor(name), options, waitMode, waitMs, event);
   }
 
@@ -233,6 +230,7 @@ export class Engine {
 
   /** Closing begins: nothing is granted from here on, those who wait are sent away, and all work is asked to stop. */
   shut(): void {
+    this.closed = true;
     this.#closing.abort();
     for (const request of this.#waits.all()) this.giveUp(request, new LockClosedError(request.queue.name));
     for (const queue of this.#queues.all()) queue.stopAll();

@@ -50,6 +50,8 @@ export class Hold extends Newsworthy implements Deadline {
   heapIndex = -1;
   trouble: Trouble | undefined;
 
+  /** No renewal goes out from here on: the holder has had its `maxHold`. */
+  readonly endAtMs: number;
   readonly #front: HoldFront<Hold>;
   readonly #sleep: SleepDetector;
   readonly #echoes: boolean;
@@ -77,6 +79,7 @@ export class Hold extends Newsworthy implements Deadline {
     this.#fromMs = granted.fromMs ?? sent.atMs;
     this.#untilMs = trustedUntilMs;
     this.grantedAtMs = heardAtMs;
+    this.endAtMs = heardAtMs + options.maxHoldMs;
     this.#period = sent.period;
     this.#echoes = echoes;
   }
@@ -175,12 +178,7 @@ export class Hold extends Newsworthy implements Deadline {
   /** The instant at which belief ends: before the store can give the lock away, by 1 % of the ttl + 2 ms for drifting clocks. */
   get trustedUntilMs(): number {
     if (this.#thread !== undefined) this.#trustFrom(this.#thread());
-    return this.options.maxHoldMs === Infinity ? this.#untilMs : Math.min(this.#untilMs, this.endAtMs);
-  }
-
-  /** No renewal goes out from here on: the holder has had its `maxHold`. */
-  get endAtMs(): number {
-    return this.grantedAtMs + this.options.maxHoldMs;
+    return Math.min(this.#untilMs, this.endAtMs);
   }
 
   /** Trust counts from here: when the request that last confirmed the lease left. */
@@ -208,12 +206,8 @@ export class Hold extends Newsworthy implements Deadline {
   inDoubt(nowMs: number): boolean {
     if (this.options.renew === false) return false;
     const period = this.#sleep.look(nowMs);
-    return period !== this.#period && this.#isBefore(period);
-  }
-
-  /** Its last confirmation is. A worker thread proves that it was held at an instant. */
-  #isBefore({ seenAtMs }: AwakePeriod): boolean {
-    return this.options.renew !== false && (this.#thread === undefined || this.#thread() <= seenAtMs);
+    // A worker thread proves that it was held at an instant.
+    return period !== this.#period && (this.#thread === undefined || this.#thread() <= period.seenAtMs);
   }
 
   /**
@@ -221,7 +215,7 @@ export class Hold extends Newsworthy implements Deadline {
    * `period`: that of now. It is looked at once for thousands of holds.
    */
   mayDiffer(period: AwakePeriod): boolean {
-    return this.#echoes || (period !== this.#period && this.#isBefore(period));
+    return this.#echoes || period !== this.#period;
   }
 
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */

@@ -31,8 +31,8 @@ const WANTED_SILENCE_MS = 30_000;
 
 /** What a queue uses. All of it lies below. */
 export interface QueueParts extends HoldParts {
-  /** Aborted: nothing is granted any more. */
-  readonly closing: { readonly aborted: boolean };
+  /** Closed: nothing is granted any more. */
+  readonly closing: { readonly closed: boolean };
 }
 
 export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront<Hold> {
@@ -58,7 +58,7 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront
   }
 
   get #closed(): boolean {
-    return this.#parts.closing.aborted;
+    return this.#parts.closing.closed;
   }
 
   /** Who holds or is next here takes no notice of outcomes: a request behind would not learn of one that is kept. */
@@ -68,14 +68,14 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront
 
   /** The request is settled later: with a lease, with `null` for a try, or with an error. */
   enter(request: Request): void {
-    // With a signal, whose listener is a call into what may be another's code, it may be later than that by now.
-    let nowMs = request.options.signal === undefined ? request.enteredMs : this.#parts.clock.now();
-    if (this.held.length > 0 && loseExpired(this.held, nowMs)) nowMs = this.#parts.clock.now();
+    // Without a signal to listen to, and a loss to hear of, no code of others runs between the call and its question.
+    const isNow = request.options.signal === undefined && this.held.length === 0;
+    loseExpired(this.held, this.#parts.clock);
     // The listeners of a loss may have aborted or closed anything.
     if (request.settled) return;
     if (!request.waits) return (this.#tries ??= new Tries(this.name, this.#parts, this)).enter(request);
     this.#line.push(request);
-    this.serve(nowMs);
+    this.serve(isNow ? request.enteredMs : undefined);
     if (!request.inLine) return;
     // Who is in its way may be done early; where several may hold, the oldest is asked.
     if (request.options.limit > 1) this.held[0]?.hearWanted();

@@ -4,8 +4,8 @@ import { Changing } from "./changing.ts";
 export abstract class Newsworthy extends Changing {
   /** By the store's last word, a claim queues for it. */
   isWanted: boolean;
-  /** When news of it came last. Mostly none ever does. */
-  #newsAtMs: number | undefined;
+  /** When news of it came last. */
+  #newsAtMs = -Infinity;
 
   constructor(isWanted: boolean) {
     super();
@@ -19,7 +19,7 @@ export abstract class Newsworthy extends Changing {
 
   /** The store has confirmed it since there was news of it. */
   get isConfirmed(): boolean {
-    return this.#newsAtMs === undefined || this.fromMs > this.#newsAtMs;
+    return this.fromMs > this.#newsAtMs;
   }
 
   /** A claim queues for it, says the store. */
@@ -35,7 +35,7 @@ export abstract class Newsworthy extends Changing {
 
   /** Whether a claim queued for it, by the answer to a question that left then. News that came since counts more. */
   hearAnswer(isWanted: boolean, sentAtMs: number): void {
-    if (!isWanted && this.#newsAtMs !== undefined && sentAtMs <= this.#newsAtMs) return;
+    if (!isWanted && sentAtMs <= this.#newsAtMs) return;
     this.isWanted = isWanted;
     if (!isWanted) return;
     this.hearWanted();

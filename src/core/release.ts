@@ -199,9 +199,9 @@ export class Releases {
       const pending = new Pending(hold, resolve, inDoubt);
       const wasSure = hold.isUnexpired(nowMs, inDoubt);
       this.#waiting.set(pending, nowMs + Math.min(SILENCE_MS, hold.ttlMs / 3));
-      const release = (): Promise<Released | undefined> =>
-        inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim, hold.outcome);
-      asked(ask ?? release).then(
+      asked(
+        ask ?? (() => (inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim, hold.outcome))),
+      ).then(
         (was) => this.#heard(pending, was, wasSure),
         () => this.#again(pending),
       );
@@ -281,13 +281,14 @@ export class Releases {
     this.#waiting.clear(pending);
     pending.resolve(result);
     this.#lookIfIdle();
+    if (result !== "lost") return;
     const { lent, state, claim, firstFence, isIdle } = pending.hold;
     // One that was lost before has been reported, and one that was lent to no lease, or to none any more, is no loss.
-    if (result === "lost" && state === "ending" && lent > 0 && !isIdle)
+    if (state === "ending" && lent > 0 && !isIdle)
       publishLost(this.#backend.name, claim.name, firstFence, { kind: "gone" });
   }
 
   #lookIfIdle(): void {
-    if (this.#waiting.size + this.#behind.size === 0) this.#idle?.(true);
+    if (this.#idle !== undefined && this.#waiting.size + this.#behind.size === 0) this.#idle(true);
   }
 }

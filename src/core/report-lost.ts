@@ -32,11 +32,10 @@ export function causeOf({ trouble }: Hold, { kind }: LossReason): unknown {
   return kind === "expired" ? trouble?.cause : undefined;
 }
 
-/** A hold whose time is over though no timer has noticed yet is in no one's way. `true`: there was one, and listeners have run. */
-export function loseExpired(holds: readonly Hold[], nowMs: number): boolean {
-  const expired = holds.every((hold) => hold.trusted(nowMs)) ? [] : holds.slice();
-  for (const hold of expired) if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
-  return expired.length > 0;
+/** A hold whose time is over though no timer has noticed yet is in no one's way. */
+export function loseExpired(holds: readonly Hold[], clock: Clock): void {
+  const expired = holds.filter((hold) => !hold.trusted(clock.now()));
+  for (const hold of expired) hold.lose({ kind: "expired", renewal: "late" });
 }
 
 /** An end that no timer has noticed yet. Returns the instant that is now: after the listeners, if there was one. */
