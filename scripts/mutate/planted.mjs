@@ -106,7 +106,7 @@ export const planted = [
   {
     name: "hole-5-unexpired-though-slept",
     file: "src/core/hold.ts",
-    find: "return this.#hasTime(nowMs) && !this.inDoubt(nowMs);",
+    find: "return !inDoubt && this.#hasTime(nowMs);",
     put: "return this.#hasTime(nowMs);",
     tests: CORE,
   },

@@ -10,6 +10,8 @@ import { messageOf } from "./errors.ts";
 import { describeLoss, type LossReason } from "./loss.ts";
 
 const MAX_FENCE = 2n ** 63n - 1n;
+/** Below it, the end of a run that is no longer than 2^31 need not be calculated, for which three bigints are made. */
+const NEAR_FENCE = 2n ** 62n;
 
 /** The answer to a claim. `"none"`: it says neither yes nor no. `"mistaken"`: it grants what cannot be, or cannot be read. */
 export function readAnswer(
@@ -29,7 +31,7 @@ function readGrant(answer: Granted, nowMs: number): Granted | "mistaken" {
   const { fence, run, ttlMs, fromMs } = answer;
   if (typeof fence !== "bigint" || fence < 1n || fence > MAX_FENCE) return "mistaken";
   if (!Number.isSafeInteger(run) || run < 1) return "mistaken";
-  if (run > 1 && fence + BigInt(run) - 1n > MAX_FENCE) return "mistaken";
+  if ((run > 2 ** 31 || fence > NEAR_FENCE) && fence + BigInt(run) - 1n > MAX_FENCE) return "mistaken";
   if (ttlMs !== undefined && !(Number.isFinite(ttlMs) && ttlMs > 0)) return "mistaken";
   // From the future: another clock, mostly the wall clock. It would be trusted for ever.
   if (fromMs !== undefined && !(Number.isFinite(fromMs) && fromMs <= nowMs)) return "mistaken";

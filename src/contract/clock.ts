@@ -64,24 +64,25 @@ export interface SentAt {
 export class SleepDetector {
   readonly #clock: Clock;
   #period: AwakePeriod = { sleptMs: 0, seenAtMs: -Infinity };
-  /** The smallest lead seen in this period, apart from drift. */
+  /** The smallest lead seen in this period, apart from drift; and the one that was seen last. */
   #leadMs: number;
+  #seenMs: number;
   #lookedAtMs: number;
 
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#lookedAtMs = clock.now();
-    this.#leadMs = clock.wall() - this.#lookedAtMs;
+    this.#seenMs = this.#leadMs = clock.wall() - this.#lookedAtMs;
   }
 
-  sentNow(): SentAt {
-    const atMs = this.#clock.now();
+  /** `atMs`: the instant that is now, where the caller has just read it. An earlier one is as good: trust begins no later. */
+  sentNow(atMs: number = this.#clock.now()): SentAt {
     return { atMs, period: this.look(atMs) };
   }
 
   /** The period that is now. */
   look(nowMs: number): AwakePeriod {
-    const leadMs = this.#clock.wall() - nowMs;
+    const leadMs = (this.#seenMs = this.#clock.wall() - nowMs);
     const changeMs = leadMs - this.#leadMs;
     if (Math.abs(changeMs) <= CHANGE_MS) {
       this.#leadMs = Math.min(leadMs, this.#leadMs + (nowMs - this.#lookedAtMs) * DRIFT);
@@ -96,8 +97,7 @@ export class SleepDetector {
   /** How long the machine has slept since that period, as far as it shows. Where it does, shorter sleeps count too. */
   sleptMs(since: AwakePeriod, nowMs: number): number {
     const { sleptMs } = this.look(nowMs);
-    const shortMs = this.#clock.wall() - nowMs - this.#leadMs;
-    const allMs = sleptMs - since.sleptMs + Math.max(0, shortMs);
+    const allMs = sleptMs - since.sleptMs + Math.max(0, this.#seenMs - this.#leadMs);
     return allMs > CHANGE_MS ? allMs : 0;
   }
 

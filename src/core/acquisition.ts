@@ -6,11 +6,12 @@ import { asked, askFor, type Blockers, readAnswer, readBlockers, trustedUntilMs 
 import type { Claim, Granted, Refused } from "../contract/backend.ts";
 import { formatMs } from "../contract/duration.ts";
 import { aborted } from "../contract/on-abort.ts";
+import type { AcquisitionFront } from "./acquisition-front.ts";
 import { type Done, type Grant, isFresh, unused } from "./grant.ts";
 import { HandBack } from "./hand-back.ts";
 import { checkedAnswer } from "./checked-answer.ts";
 import { isFinal, pauseMs } from "./pace.ts";
-import { isSame, type Shown } from "./shown.ts";
+import { isSame } from "./shown.ts";
 import type { SentAt } from "../contract/clock.ts";
 import { releaseUntil, type Runtime } from "./release.ts";
 import { within } from "../contract/time-limit.ts";
@@ -20,13 +21,6 @@ const SILENCE_MS = 1000;
 /** How often in a row a backend may say at once that it should be asked again. */
 const HASTY_MAX = 10;
 
-/** What became of an acquisition: a grant; an outcome instead; nothing, where it was refused for good or called off; or an error. */
-export type Ended<For> = (
-  acquisition: Acquisition<For>,
-  grant: Grant | Done | undefined,
-  failed?: { readonly error: unknown },
-) => void;
-
 /** One claim on its way through the store. It goes on until it is granted, refused for good, or called off. */
 export class Acquisition<For = unknown> {
   claim: Claim;
@@ -34,8 +28,6 @@ export class Acquisition<For = unknown> {
   request: For;
   /** The tries' own note: the last of them that had been called when the question left. */
   upTo = 0;
-  /** Called whenever its question has come back, and it goes on without a grant. */
-  onHeard: ((acquisition: Acquisition<For>) => void) | undefined;
   questions = 0;
   /** The store says that it is wanted, and its grant is not here yet. */
   isWanted = false;
@@ -43,9 +35,6 @@ export class Acquisition<For = unknown> {
   untilMs: number = Infinity;
   /** A try queues for a lock that may come back. */
   #back: HandBack | undefined;
-  onAsked: ((acquisition: Acquisition<For>) => void) | undefined;
-  /** What its claim shows to people. Absent: always the same. */
-  shown: ((acquisition: Acquisition<For>) => Shown) | undefined;
   /** The store's last refusal. */
   refused: Refused | undefined;
   #refusedAtMs = 0;
@@ -54,22 +43,25 @@ export class Acquisition<For = unknown> {
   #hasty = 0;
   #isOld = false;
   readonly #around: Runtime;
+  readonly #front: AcquisitionFront<Acquisition<For>> | undefined;
   #sentAtMs = -Infinity;
   /** The question that is out; its answer is not here yet. */
   #asked: Promise<unknown> | undefined;
   #waiting: AbortController | undefined;
   #off: Promise<boolean> | undefined;
 
-  constructor(around: Runtime, claim: Claim, request: For) {
+  constructor(around: Runtime, claim: Claim, request: For, front?: AcquisitionFront<Acquisition<For>>) {
     this.#around = around;
+    this.#front = front;
     this.claim = claim;
     this.request = request;
   }
 
   /** Brings what the claim shows up to date. `true`: the store knows something else. */
   show(): boolean {
-    if (this.shown === undefined) return false;
-    const { meta, local } = this.shown(this);
+    const shown = this.#front?.shownOf?.(this);
+    if (shown === undefined) return false;
+    const { meta, local } = shown;
     if (meta === this.claim.meta && isSame(local, this.claim.local)) return false;
     this.claim = { ...this.claim, meta, local };
     return true;
@@ -92,13 +84,13 @@ export class Acquisition<For = unknown> {
   }
 
   /** Seeks the claim. Nearly always the first answer is the grant, and then the loop of {@link seek} would only cost promises. */
-  start(ended: Ended<For>): void {
+  start(sentMs?: number): void {
     const { backend, clock, sleep } = this.#around;
     const { claim } = this;
-    const sent = sleep.sentNow();
+    const sent = sleep.sentNow(sentMs);
     const answer = askFor(backend, claim);
     void this.#follow(answer, sent);
-    const goOn = (): void => this.goOn(answer, sent, ended);
+    const goOn = (): void => this.goOn(answer, sent);
     answer.then((first) => {
       const heardAtMs = clock.now();
       const granted = readAnswer(first, heardAtMs);
@@ -106,16 +98,17 @@ export class Acquisition<For = unknown> {
       const untilMs = trustedUntilMs(granted, claim, sent.atMs);
       if (untilMs <= heardAtMs) return goOn();
       this.#asked = undefined;
-      return ended(this, { granted, sent, heardAtMs, trustedUntilMs: untilMs, echoes: granted.sentTwice === true });
+      const echoes = granted.sentTwice === true;
+      return this.#front?.onEnded(this, { granted, sent, heardAtMs, trustedUntilMs: untilMs, echoes });
     }, goOn);
   }
 
   /** As {@link start}, where the first question is out: it may have gone out by another way, in a swap. */
-  goOn(answer: Promise<Granted | Refused>, sent: SentAt, ended: Ended<For>): void {
+  goOn(answer: Promise<Granted | Refused>, sent: SentAt): void {
     if (this.#asked !== answer) void this.#follow(answer, sent);
     this.seek({ answer, sent }).then(
-      (grant) => ended(this, grant),
-      (error: unknown) => ended(this, undefined, { error }),
+      (grant) => this.#front?.onEnded(this, grant),
+      (error: unknown) => this.#front?.onEnded(this, undefined, { error }),
     );
   }
 
@@ -126,7 +119,7 @@ export class Acquisition<For = unknown> {
 
   #follow<T extends Granted | Refused>(answer: Promise<T>, sent: SentAt): Promise<T> {
     this.questions++;
-    this.onAsked?.(this);
+    this.#front?.onAsked?.(this);
     this.#sentAtMs = sent.atMs;
     this.#asked = answer;
     return answer;
@@ -184,7 +177,7 @@ export class Acquisition<For = unknown> {
         }
         if (this.#back?.isHopeless(heard) === true) continue;
       }
-      this.onHeard?.(this);
+      this.#front?.onHeard?.(this);
       if (this.#off !== undefined) return undefined;
       const ms = pauseMs(
         round,

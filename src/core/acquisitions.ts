@@ -1,5 +1,6 @@
 /** The claims of one local queue that are on their way through the store. Those that are no longer wanted are called off, and tracked until gone. */
 import { Acquisition } from "./acquisition.ts";
+import type { AcquisitionFront } from "./acquisition-front.ts";
 import type { Shown } from "./shown.ts";
 import type { Blockers } from "../contract/answer.ts";
 import type { Granted, LocalFacts, Refused } from "../contract/backend.ts";
@@ -22,7 +23,7 @@ export interface ClaimParts extends Runtime {
 /** Whether the answer to a claim's question would be worth nothing. */
 export type Judgement = (acquisition: Acquisition<Request>, among: Acquisitions) => boolean;
 
-export abstract class Acquisitions {
+export abstract class Acquisitions implements AcquisitionFront<Acquisition<Request>> {
   readonly name: string;
   readonly #parts: ClaimParts;
   /** An array: it nearly always has at most one element. */
@@ -74,26 +75,23 @@ export abstract class Acquisitions {
     for (const acquisition of this.claims) if (acquisition.claim.id === claimId) acquisition.isWanted = true;
   }
 
-  /** Asks the store for the request. */
-  protected seek(request: Request): Acquisition<Request> {
+  /** Asks the store for the request. `sentMs`: now, where the caller knows it. */
+  protected seek(request: Request, sentMs?: number): Acquisition<Request> {
     const acquisition = this.add(request);
-    acquisition.start(this.#ended);
+    acquisition.start(sentMs);
     return acquisition;
   }
 
   /** The question of a claim goes out by another way, in a swap. */
   protected follow(acquisition: Acquisition<Request>, answer: Promise<Granted | Refused>, sent: SentAt): void {
-    acquisition.goOn(answer, sent, this.#ended);
+    acquisition.goOn(answer, sent);
   }
 
   /** A claim for the request, which is still to be asked for. */
   protected add(request: Request): Acquisition<Request> {
     const { chance, holder } = this.#parts;
     const claim = toClaim(chance.id(), this.name, holder, request.options, request.waits);
-    const acquisition = new Acquisition(this.#parts, claim, request);
-    acquisition.onHeard = this.#onHeard;
-    if (request.event !== undefined) acquisition.onAsked = noteAsked;
-    acquisition.shown = this.#shown;
+    const acquisition = new Acquisition(this.#parts, claim, request, this);
     acquisition.untilMs = request.untilMs;
     if (this.claims.length === 0) this.claims = [acquisition];
     else this.claims.push(acquisition);
@@ -140,20 +138,24 @@ export abstract class Acquisitions {
     return this.claims.map((acquisition) => acquisition.troubleAt(nowMs)).find((trouble) => trouble !== undefined);
   }
 
-  readonly #shown = (acquisition: Acquisition<Request>): Shown => {
+  shownOf(acquisition: Acquisition<Request>): Shown {
     return { meta: acquisition.request.options.meta, local: this.facts(acquisition) };
-  };
+  }
 
-  readonly #onHeard = (acquisition: Acquisition<Request>): void => {
+  onAsked({ request, questions }: Acquisition<Request>): void {
+    request.noteAsked(questions);
+  }
+
+  onHeard(acquisition: Acquisition<Request>): void {
     this.#silences = 0;
     this.heard(acquisition);
-  };
+  }
 
-  readonly #ended = (
+  onEnded(
     acquisition: Acquisition<Request>,
     grant: Grant | Done | undefined,
     failure?: { readonly error: unknown },
-  ): void => {
+  ): void {
     // Mostly it is the only one.
     if (this.claims.at(-1) === acquisition) this.claims.pop();
     else if (!remove(this.claims, acquisition)) return;
@@ -165,9 +167,5 @@ export abstract class Acquisitions {
       this.callOff(acquisition);
       this.failed(acquisition, failure.error);
     }
-  };
-}
-
-function noteAsked({ request, questions }: Acquisition<Request>): void {
-  request.noteAsked(questions);
+  }
 }

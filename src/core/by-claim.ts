@@ -3,6 +3,7 @@
  * known elsewhere. It does not wait for its turn. Only for the drop-ins: no verb of the locks does this.
  */
 import { Acquisition } from "./acquisition.ts";
+import type { AcquisitionFront } from "./acquisition-front.ts";
 import type { AcquireOptions, Lease } from "./api.ts";
 import type { Blockers } from "../contract/answer.ts";
 import type { Backend } from "../contract/backend.ts";
@@ -58,7 +59,7 @@ export async function takeByClaim(
 }
 
 /** The place of one request that goes past the queue. */
-class Past implements Queue {
+class Past implements Queue, AcquisitionFront<Acquisition<Request>> {
   readonly name: string;
   readonly #engine: Engine;
   readonly #own: OwnClaim;
@@ -79,10 +80,10 @@ class Past implements Queue {
     const asked = stealsFor === undefined ? backend : stealing(backend, stealsFor);
     // What lingers here would be in its way.
     this.#engine.queueOf(this.name)?.letGo();
-    this.#acquisition = new Acquisition({ ...parts, backend: asked }, claim, request);
+    this.#acquisition = new Acquisition({ ...parts, backend: asked }, claim, request, this);
     this.#acquisition.untilMs = request.untilMs;
     this.#engine.past.set(id, (loss) => (this.#news = loss ?? this.#news ?? "doubt"));
-    this.#acquisition.start(this.#ended);
+    this.#acquisition.start();
   }
 
   leave(): void {
@@ -110,11 +111,11 @@ class Past implements Queue {
     if (left !== undefined) this.#engine.releases.track(this.name, left);
   }
 
-  readonly #ended = (
+  onEnded(
     acquisition: Acquisition<Request>,
     grant: Grant | Done | undefined,
     failure?: { readonly error: unknown },
-  ): void => {
+  ): void {
     const { request } = acquisition;
     this.#engine.past.delete(this.#own.id);
     // It has been called off then.
@@ -130,7 +131,7 @@ class Past implements Queue {
       this.#callOff();
       request.fail(this.#unanswered("the store did not say whether it was stolen"));
     }
-  };
+  }
 
   /** What was robbed here ends first: nothing is held twice, and its users learn of it before the thief has it. */
   #begin(acquisition: Acquisition<Request>, grant: Grant): void {

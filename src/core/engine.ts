@@ -38,6 +38,8 @@ export class Engine {
   /** Empty until contention() is called. */
   readonly contention: ProfileSlot = { profile: undefined };
   readonly #closing = new AbortController();
+  /** A field: each acquire asks several times, and to ask the signal is a call into Node. */
+  closed = false;
   readonly #ended = new AbortController();
   readonly watchdog: Watchdog;
   readonly #lingering: Lingering;
@@ -55,15 +57,14 @@ export class Engine {
     this.clock = options.clock ?? systemClock;
     this.chance = options.chance ?? systemChance;
     this.holder = options.holder ?? `${hostname()}:${process.pid}`;
-    const { clock, chance, holder, closing, ended, contention } = this;
+    const { clock, chance, holder, ended, contention } = this;
     const runtime = { backend, clock, chance, sleep: new SleepDetector(clock), ended, locks: this };
-    this.releases = new Releases(runtime);
-    this.watchdog = new Watchdog(runtime);
-    this.#lingering = new Lingering(clock);
-    const { releases, watchdog } = this;
-    this.parts = { ...runtime, holder, closing, contention, releases, watchdog, lingering: this.#lingering };
-    this.#queues = new Queues(this.parts);
     this.#waits = new Deadlines<Request>(clock, true, (nowMs) => this.#lookAtWaits(nowMs));
+    const releases = (this.releases = new Releases(runtime));
+    const watchdog = (this.watchdog = new Watchdog(runtime, this.#waits));
+    const lingering = (this.#lingering = new Lingering(clock));
+    this.parts = { ...runtime, holder, closing: this, contention, releases, watchdog, lingering };
+    this.#queues = new Queues(this.parts);
     try {
       backend.listen?.({
         lost: (id, reason) => this.#lost(id, readLoss(reason)),
@@ -83,10 +84,6 @@ export class Engine {
   /** Aborts when nothing is asked any more: all that was held has been released. */
   get ended(): AbortSignal {
     return this.#ended.signal;
-  }
-
-  get closed(): boolean {
-    return this.#closing.signal.aborted;
   }
 
   /** Acquires are of interest: to subscribers, or to the contention profile. */
@@ -120,7 +117,7 @@ export class Engine {
     waitMs: number,
     event?: AcquireEvent,
   ): Promise<Taken> {
-    if (this.#closing.signal.aborted) return Promise.reject(new LockClosedError(name));
+    if (this.closed) return Promise.reject(new LockClosedError(name));
     return this.#enter(this.queueFor(name), options, waitMode, waitMs, event);
   }
 
@@ -233,6 +230,7 @@ export class Engine {
 
   /** Closing begins: nothing is granted from here on, those who wait are sent away, and all work is asked to stop. */
   shut(): void {
+    this.closed = true;
     this.#closing.abort();
     for (const request of this.#waits.all()) this.giveUp(request, new LockClosedError(request.queue.name));
     for (const queue of this.#queues.all()) queue.stopAll();

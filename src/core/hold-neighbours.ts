@@ -6,17 +6,16 @@ import type { ReleaseResult } from "./api.ts";
 
 /** The queue that a hold belongs to. */
 export interface HoldFront<Hold> {
-  /**
-   * The one thing that a hold reports: it is over. `lost`: it can no longer be trusted, and why. Absent: its last lease was
-   * released; the answer says what becomes of it.
-   */
-  readonly over: (hold: Hold, loss?: LossReason) => ReleaseResult | Promise<ReleaseResult>;
+  /** Its last lease was released, at `nowMs`. The answer says what becomes of it. */
+  over(hold: Hold, nowMs: number): ReleaseResult | Promise<ReleaseResult>;
+  /** It can no longer be trusted. */
+  lose(hold: Hold, loss: LossReason): void;
   /** It lingers, and goes back to the store now. */
-  readonly letGo: (hold: Hold) => void;
+  endIdle(hold: Hold): void;
   /** What it shows in the store of those who wait behind it here. `undefined`: none does. */
-  readonly behind: (hold: Hold) => LocalFacts | undefined;
+  behind(hold: Hold): LocalFacts | undefined;
   /** A request of this process waits. */
-  readonly isAwaited: () => boolean;
+  readonly isAwaited: boolean;
 }
 
 /** A local lease that uses a hold. */

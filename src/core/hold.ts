@@ -109,12 +109,12 @@ export class Hold extends Newsworthy implements Deadline {
 
   /** Where it lingers, it goes back to the store now. */
   letGo(): void {
-    if (this.isIdle && this.#state === "held") this.#front.letGo(this);
+    if (this.isIdle && this.#state === "held") this.#front.endIdle(this);
   }
 
   /** It cannot be trusted any more. Its leases learn of it; the queue goes on without it. */
   lose(loss: LossReason): void {
-    void this.#front.over(this, loss);
+    this.#front.lose(this, loss);
   }
 
   /** One more uses it. The fence for that lease: shared leases have one in common. */
@@ -133,10 +133,10 @@ export class Hold extends Newsworthy implements Deadline {
     return fence >= this.firstFence && fence < this.firstFence + BigInt(this.run);
   }
 
-  /** The lease is over. `undefined`: others go on with the hold. */
-  takeBack(lease: HoldUser): ReleaseResult | Promise<ReleaseResult> | undefined {
+  /** The lease is over since `nowMs`. `undefined`: others go on with the hold. */
+  takeBack(lease: HoldUser, nowMs: number): ReleaseResult | Promise<ReleaseResult> | undefined {
     remove(this.leases, lease);
-    if (this.leases.length === 0) return this.#front.over(this);
+    if (this.leases.length === 0) return this.#front.over(this, nowMs);
     this.tell();
     return undefined;
   }
@@ -146,7 +146,7 @@ export class Hold extends Newsworthy implements Deadline {
     const wanted = new ContextAbort();
     if (!this.#tellsWanted) backend.expectWanted?.(this.claim);
     this.#tellsWanted = true;
-    if (this.isWanted || this.#front.isAwaited()) wanted.abort();
+    if (this.isWanted || this.#front.isAwaited) wanted.abort();
     return wanted;
   }
 
@@ -158,11 +158,11 @@ export class Hold extends Newsworthy implements Deadline {
     });
   }
 
-  /** The claim as it goes out in a renewal: with what it shows to people, where that is no longer what the store knows. */
-  toRenew(): Claim {
+  /** The claim as it goes out in a renewal, with what it shows to people now. `isAwaited`: a request of this process waits, perhaps for it. */
+  toRenew(isAwaited = true): Claim {
     const { meta, local } = this.claim;
     // Where nothing here renews it, what it says of those behind it could not be taken back, and would be believed.
-    const behind = this.options.renew === true ? this.#front.behind(this) : undefined;
+    const behind = isAwaited && this.options.renew === true ? this.#front.behind(this) : undefined;
     const now = withUsers(behind, this.leases.length);
     if (meta !== this.meta || !isSame(local, now)) {
       this.claim = { ...this.claim, meta: this.meta, local: now, changed: true };
@@ -210,9 +210,12 @@ export class Hold extends Newsworthy implements Deadline {
     return period !== this.#period && (this.#thread === undefined || this.#thread() <= period.seenAtMs);
   }
 
-  /** A yes to its renewal may be about another lease: after a sleep, or after its end by force, a late question may have brought that. */
-  mayDiffer(nowMs: number): boolean {
-    return this.#echoes || this.inDoubt(nowMs);
+  /**
+   * A yes to its renewal may be about another lease: after a sleep, or after its end by force, a late question may have brought that.
+   * `period`: that of now. It is looked at once for thousands of holds.
+   */
+  mayDiffer(period: AwakePeriod): boolean {
+    return this.#echoes || period !== this.#period;
   }
 
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */
@@ -221,8 +224,8 @@ export class Hold extends Newsworthy implements Deadline {
   }
 
   /** The store cannot have let go by itself yet, whatever has become of the hold here. Says nothing about belief. */
-  isUnexpired(nowMs: number): boolean {
-    return this.#hasTime(nowMs) && !this.inDoubt(nowMs);
+  isUnexpired(nowMs: number, inDoubt: boolean = this.inDoubt(nowMs)): boolean {
+    return !inDoubt && this.#hasTime(nowMs);
   }
 
   /** How much of its time is left, counting the sleep of the machine where no renewal can settle that. */

@@ -18,7 +18,7 @@ import type { Hold } from "./hold.ts";
 import { HoldReport, isHeard, type Profiled } from "./hold-events.ts";
 import type { Peekable, Peeked } from "./peek.ts";
 import type { Runtime } from "./release.ts";
-import { causeOf, whyEnded } from "./report-lost.ts";
+import { causeOf, noticeEnd, whyEnded } from "./report-lost.ts";
 import { describe } from "./shown.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -122,9 +122,10 @@ export class HeldLease implements Lease, Peekable {
   }
 
   release(): Promise<ReleaseResult> {
-    // Listeners of a loss that is noticed here may release this very lease.
-    if (this.#result === undefined) this.stateNow();
-    return (this.#result ??= this.#release());
+    if (this.#result !== undefined) return this.#result;
+    const nowMs = noticeEnd(this.#hold, this.#parts.clock);
+    // Listeners of a loss that was noticed there may have released this very lease.
+    return (this.#result ??= this.#release(nowMs));
   }
 
   toJSON(): unknown {
@@ -175,11 +176,8 @@ export class HeldLease implements Lease, Peekable {
 
   /** @internal What it is now. An end that no timer has noticed yet is noticed here. */
   stateNow(): LeaseState {
-    const nowMs = this.#parts.clock.now();
-    // Only the hold says that it is lost: its users learn of it all together.
-    const hold = this.#hold;
-    if (this.#end === undefined && hold.state === "held" && !hold.trusted(nowMs)) hold.lose(whyEnded(hold, nowMs));
-    return this.#state(nowMs);
+    const { clock } = this.#parts;
+    return this.#state(this.#end === undefined ? noticeEnd(this.#hold, clock) : clock.now());
   }
 
   /** @internal The same as {@link stateNow}, without noticing anything: for tests that watch. */
@@ -265,20 +263,20 @@ export class HeldLease implements Lease, Peekable {
     return { kind: "in-doubt" };
   }
 
-  #release(): Promise<ReleaseResult> {
+  #release(nowMs: number): Promise<ReleaseResult> {
     this.#end ??= "released";
-    const given = HeldLease.#leave(this);
+    const given = HeldLease.#leave(this, nowMs);
     if (typeof given === "string") return Promise.resolve(this.#conclude(given));
     return given.then((result) => this.#conclude(result));
   }
 
   /** The lease is released. The last one out gives the hold back, and takes those around it along that wait for nothing else. */
-  static #leave(released: HeldLease): ReleaseResult | Promise<ReleaseResult> {
+  static #leave(released: HeldLease, nowMs: number): ReleaseResult | Promise<ReleaseResult> {
     let leaving = released;
     while (--leaving.#open === 0) {
       const outer = leaving.outer;
       if (outer === undefined) {
-        const given = leaving.#hold.takeBack(leaving) ?? leaving.#leftToOthers();
+        const given = leaving.#hold.takeBack(leaving, nowMs) ?? leaving.#leftToOthers();
         return leaving.#report === undefined ? given : leaving.#report.over(given);
       }
       outer.#inner!.delete(leaving);

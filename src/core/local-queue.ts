@@ -14,7 +14,6 @@ import type { Judgement } from "./acquisitions.ts";
 import type { Blockers } from "../contract/answer.ts";
 import { asBackendError } from "../contract/errors.ts";
 import type { LocalFacts } from "../contract/claim.ts";
-import type { LossReason } from "../contract/loss.ts";
 import { Hold } from "./hold.ts";
 import type { HoldFront } from "./hold-neighbours.ts";
 import { type Done, type Grant, unused } from "./grant.ts";
@@ -35,11 +34,11 @@ const WANTED_SILENCE_MS = 30_000;
 
 /** What a queue uses. All of it lies below. */
 export interface QueueParts extends HoldParts {
-  /** Aborted: nothing is granted any more. */
-  readonly closing: AbortSignal;
+  /** Closed: nothing is granted any more. */
+  readonly closing: { readonly closed: boolean };
 }
 
-export class LocalQueue extends OwnHolds implements Queue, TriesFront {
+export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront<Hold> {
   readonly #parts: QueueParts;
   readonly #line: RequestList = new RequestList();
   /** Made for the first of them: most locks never see one. */
@@ -62,7 +61,7 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
   }
 
   get #closed(): boolean {
-    return this.#parts.closing.aborted;
+    return this.#parts.closing.closed;
   }
 
   /** Who holds or is next here takes no notice of outcomes: a request behind would not learn of one that is kept. */
@@ -72,17 +71,20 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
 
   /** The request is settled later: with a lease, with `null` for a try, or with an error. */
   enter(request: Request): void {
-    if (this.held.length > 0) loseExpired(this.held, this.#parts.clock.now());
+    // Without a signal to listen to, and a loss to hear of, no code of others runs between the call and its question.
+    const isNow = request.options.signal === undefined && this.held.length === 0;
+    loseExpired(this.held, this.#parts.clock);
     // The listeners of a loss may have aborted or closed anything.
     if (request.settled) return;
     if (!request.waits) return (this.#tries ??= new Tries(this.name, this.#parts, this)).enter(request);
     this.#line.push(request);
-    this.serve();
+    this.serve(isNow ? request.enteredMs : undefined);
+    if (!request.inLine) return;
     // Who is in its way may be done early; where several may hold, the oldest is asked.
-    const inTheWay = request.inLine ? this.held.slice(0, request.options.limit > 1 ? 1 : Infinity) : [];
-    for (const hold of inTheWay) hold.hearWanted();
-    const isBehind = inTheWay.length > 0 || (request.inLine && this.#line.first !== request);
-    if (request.event !== undefined && isBehind) request.noteContended(this.blockers());
+    if (request.options.limit > 1) this.held[0]?.hearWanted();
+    else for (const hold of this.held) hold.hearWanted();
+    if (request.event !== undefined && (this.held.length > 0 || this.#line.first !== request))
+      request.noteContended(this.blockers());
   }
 
   override hearWanted(claimId: string): void {
@@ -135,13 +137,11 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
     return found;
   }
 
-  /** A hold is over: it was lost, or is no longer used. */
-  readonly #over = (hold: Hold, lost?: LossReason): ReleaseResult | Promise<ReleaseResult> => {
-    if (lost !== undefined) return this.lose(hold, lost);
+  /** A hold is no longer used. From its release to here no other code has run, so that it is still `nowMs`. */
+  over(hold: Hold, nowMs: number): ReleaseResult | Promise<ReleaseResult> {
     if (hold.state === "lost") return this.#parts.releases.freeLost(hold);
     if (hold.state === "ending") return "lost";
     const next = this.#line.first;
-    const nowMs = this.#parts.clock.now();
     if (next !== undefined && !this.#closed && mayLend(hold, next, nowMs)) {
       this.lend(hold, next);
       // Its own question may be out: the answer is not needed now.
@@ -149,26 +149,36 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
       return "released";
     }
     const isAlone = next === undefined && this.claims.length === 0 && this.#tries?.idle !== false;
-    if (!isAlone || this.#closed || !mayLinger(hold, nowMs)) return this.#passOn(hold);
+    if (!isAlone || this.#closed || !mayLinger(hold, nowMs)) return this.#passOn(hold, nowMs);
     this.#parts.lingering.begin(hold, nowMs);
     return "released";
-  };
+  }
 
-  /** What comes up from a hold, and what it shows of those who wait behind it. With a claim of theirs at the store, that shows them. */
-  readonly #front: HoldFront<Hold> = {
-    over: this.#over,
-    letGo: (hold) => void this.#passOn(hold).catch(() => {}),
-    behind: (hold) => (this.claims.length > 0 ? undefined : this.#factsFor(hold, this.held.findLast(isRenewed), 0)),
-    isAwaited: () => this.#line.first !== undefined,
-  };
+  endIdle(hold: Hold): void {
+    this.#passOn(hold).catch(() => {});
+  }
 
-  /** Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew. */
-  serve(): void {
+  /** With a claim of theirs at the store, that shows them. Most often there is none: thousands of holds are asked for each renewal. */
+  behind(hold: Hold): LocalFacts | undefined {
+    if (this.#line.length === 0 || this.claims.length > 0) return undefined;
+    return this.#factsFor(hold, this.held.findLast(isRenewed), 0);
+  }
+
+  get isAwaited(): boolean {
+    return this.#line.first !== undefined;
+  }
+
+  /**
+   * Serves the line from its head, as far as it goes now. Subscribers may hear of leases that begin: all is looked at anew.
+   * `sentMs`: the instant that is now, where the caller has just read it. After a subscriber it is read again.
+   */
+  serve(sentMs?: number): void {
     if (this.#closed) return this.callOffSpare(this.#line);
     for (let request = this.#line.first; request !== undefined && !this.#closed; request = this.#line.first) {
       const hold = this.joinable(request);
       if (hold === undefined) break;
       this.lend(hold, request);
+      sentMs = undefined;
     }
     if (this.claims.length > 0) this.callOffSpare(this.#line);
     const head = this.#line.first;
@@ -179,7 +189,7 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
       if (this.isHeldUp) head.wakeSoon(this.#parts.clock.now());
       else if (this.#tries?.isAheadOf(head) !== true) {
         const seats = seatsFor(head, this.#line, this.held);
-        for (let spare = seats - this.claims.length; spare > 0; spare--) this.seek(head);
+        for (let spare = seats - this.claims.length; spare > 0; spare--) this.seek(head, sentMs);
       }
     }
     return this.#tries?.serve();
@@ -193,8 +203,8 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
   joinable(request: Request): Hold | undefined {
     if (this.held.length === 0) return undefined;
     const isShared = request.options.mode === "shared";
-    const nowMs = this.#parts.clock.now();
-    return this.held.find((hold) => (isShared || hold.isIdle) && mayLend(hold, request, nowMs));
+    const { clock } = this.#parts;
+    return this.held.find((hold) => (isShared || hold.isIdle) && mayLend(hold, request, clock.now()));
   }
 
   lend(hold: Hold, request: Request): void {
@@ -214,11 +224,11 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
 
   begin(acquisition: Acquisition<Request>, request: Request | undefined, grant: Grant): boolean {
     const { claim, questions } = acquisition;
-    const hold = new Hold(this.#front, this.#parts.sleep, claim, acquisition.request.options, grant);
+    const hold = new Hold(this, this.#parts.sleep, claim, acquisition.request.options, grant);
     // A grant of which nothing is left, or that no request waits for now, goes straight back.
     if (isOver(hold, this.held) || request === undefined || this.#closed) {
       hold.claim = unused(claim);
-      this.#passOn(hold).catch(() => {});
+      this.endIdle(hold);
       return false;
     }
     this.held = this.held.length === 0 ? [hold] : [...this.held, hold];
@@ -266,21 +276,21 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront {
   }
 
   /** Ends the hold in the store; where a request waits here, the next claim goes out in the same step. */
-  #passOn(hold: Hold): Promise<ReleaseResult> {
+  #passOn(hold: Hold, nowMs: number = this.#parts.clock.now()): Promise<ReleaseResult> {
     hold.end("ending");
     this.drop(hold);
-    const { backend, releases, clock, sleep } = this.#parts;
+    const { backend, releases, sleep } = this.#parts;
     const head = this.#closed ? undefined : this.#line.first;
-    const isSwapped = head !== undefined && canSwap(hold, backend, clock.now());
+    const isSwapped = head !== undefined && canSwap(hold, backend, nowMs);
     if (!isSwapped || seatsFor(head, this.#line, this.held) <= this.claims.length) {
       // The next claim may leave right behind the release: the store takes them in order, or refuses the second and queues it.
-      hold.released = releases.release(hold);
+      hold.released = releases.release(hold, nowMs);
       this.serve();
       return hold.released;
     }
     const acquisition = this.add(head);
     const sent = sleep.sentNow();
-    hold.released = releases.swap(hold, acquisition.claim, (answer) => this.follow(acquisition, answer, sent));
+    hold.released = releases.swap(hold, nowMs, acquisition.claim, (answer) => this.follow(acquisition, answer, sent));
     return hold.released;
   }
 }

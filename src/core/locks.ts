@@ -67,6 +67,8 @@ class BackendLocks implements Locks {
   readonly #engine: Engine;
   readonly #defaults: LocksOptions;
   readonly #usual: CheckedOptions;
+  /** The usual ones with the wait of the last call that said no more: the next one mostly says the same. */
+  #waiting: CheckedOptions | undefined;
   readonly #running: Running = new Running();
   readonly #closing: Closing;
   #deadlocks: Promise<DeadlockWatch> | undefined;
@@ -212,7 +214,11 @@ class BackendLocks implements Locks {
 
   #checked(options: AcquireOptions | undefined): CheckedOptions {
     if (options === undefined) return this.#usual;
-    return onlyWaitOf(options, this.#usual) ?? possible(checkOptions(options, this.#defaults), this.#engine.backend);
+    const checked = onlyWaitOf(options, this.#usual, this.#waiting);
+    if (checked === undefined) return possible(checkOptions(options, this.#defaults), this.#engine.backend);
+    // A caller's signal is not kept.
+    if (checked.signal === undefined) this.#waiting = checked;
+    return checked;
   }
 
   #tried(verb: "tryAcquire" | "tryRun", options: TryOptions | undefined): CheckedOptions {

@@ -124,15 +124,17 @@ export function checkOptions(options: AcquireOptions, defaults: LocksOptions): C
   };
 }
 
-/** Fast path: only `wait` and `signal` are given. `undefined`: these options say more. */
-export function onlyWaitOf(options: AcquireOptions, usual: CheckedOptions): CheckedOptions | undefined {
+/** Fast path: only `wait` and `signal` are given. `undefined`: these options say more. `last`: what the usual ones with another wait came to. */
+export function onlyWaitOf(
+  options: AcquireOptions,
+  usual: CheckedOptions,
+  last?: CheckedOptions,
+): CheckedOptions | undefined {
   checkObject(options);
   for (const option in options) if (option !== "wait" && option !== "signal") return undefined;
-  return {
-    ...usual,
-    waitMs: options.wait === undefined ? usual.waitMs : toWaitMs(options.wait),
-    signal: options.signal === undefined ? usual.signal : toSignal(options.signal),
-  };
+  const waitMs = options.wait === undefined ? usual.waitMs : toWaitMs(options.wait);
+  const signal = options.signal === undefined ? usual.signal : toSignal(options.signal);
+  return last !== undefined && last.waitMs === waitMs && last.signal === signal ? last : { ...usual, waitMs, signal };
 }
 
 /** The options of tryAcquire(): it never queues, so it has no `wait`; its time limit is for the answer of the store. */

@@ -53,16 +53,15 @@ export abstract class OwnHolds extends Acquisitions {
   }
 
   /** Its leases learn of it; the line goes on without it. Where it had none, nothing is lost but time: it is given back at once. */
-  protected lose(hold: Hold, loss: LossReason): "lost" {
+  lose(hold: Hold, loss: LossReason): void {
     const { isIdle } = hold;
-    if (!hold.end("lost")) return "lost";
+    if (!hold.end("lost")) return;
     this.drop(hold);
     this.#parts.releases.keepLost(hold);
     if (isIdle) void this.#parts.releases.freeLost(hold);
     reportLost(hold.leases, loss);
     if (!isIdle) publishLost(this.#parts.backend.name, this.name, hold.firstFence, loss);
     this.serve();
-    return "lost";
   }
 
   /** From here on nothing renews it or finds it. */

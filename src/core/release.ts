@@ -49,10 +49,10 @@ class Pending implements Deadline {
   atMs = 0;
   heapIndex = -1;
 
-  constructor(hold: Hold, resolve: (result: ReleaseResult | Promise<never>) => void, nowMs: number) {
+  constructor(hold: Hold, resolve: (result: ReleaseResult | Promise<never>) => void, inDoubt: boolean) {
     this.hold = hold;
     this.resolve = resolve;
-    this.inDoubt = hold.inDoubt(nowMs);
+    this.inDoubt = inDoubt;
   }
 }
 
@@ -130,10 +130,8 @@ export class Releases {
   }
 
   /** Releases a hold, and says what became of it in bounded time. Rejects only if the backend gives an invalid answer. */
-  release(hold: Hold): Promise<ReleaseResult> {
-    return this.#send(hold, (inDoubt) =>
-      inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim, hold.outcome),
-    );
+  release(hold: Hold, nowMs: number = this.#clock.now()): Promise<ReleaseResult> {
+    return this.#send(hold, nowMs);
   }
 
   /** After a sleep the claim may hold the lock anew, by an attempt that was long on its way: the old lease is not that one. */
@@ -146,8 +144,13 @@ export class Releases {
   }
 
   /** Releases a hold and asks for the next claim in one step of the store. `answer` is the next claim's. */
-  swap(hold: Hold, next: Claim, answer: (asked: Promise<Granted | Refused>) => void): Promise<ReleaseResult> {
-    return this.#send(hold, () => {
+  swap(
+    hold: Hold,
+    nowMs: number,
+    next: Claim,
+    answer: (asked: Promise<Granted | Refused>) => void,
+  ): Promise<ReleaseResult> {
+    return this.#send(hold, nowMs, () => {
       // Followed before anything else: one that fails at once must not leave the next claim without a question.
       const answered = asked(() => this.#backend.swap!(hold.claim, next));
       answer(answered);
@@ -187,15 +190,18 @@ export class Releases {
     this.#waiting.stop();
   }
 
-  #send(hold: Hold, ask: (inDoubt: boolean) => Promise<Released | undefined>): Promise<ReleaseResult> {
+  /** `nowMs`: when its last lease was released. `ask`: another way to ask than a release of its own. */
+  #send(hold: Hold, nowMs: number, ask?: () => Promise<Released | undefined>): Promise<ReleaseResult> {
     // After the end the store cannot be asked: what is left goes by itself.
     if (this.#stopped) return Promise.resolve("unknown");
     return new Promise((resolve) => {
-      const nowMs = this.#clock.now();
-      const pending = new Pending(hold, resolve, nowMs);
-      const wasSure = hold.isUnexpired(nowMs);
+      const inDoubt = hold.inDoubt(nowMs);
+      const pending = new Pending(hold, resolve, inDoubt);
+      const wasSure = hold.isUnexpired(nowMs, inDoubt);
       this.#waiting.set(pending, nowMs + Math.min(SILENCE_MS, hold.ttlMs / 3));
-      asked(() => ask(pending.inDoubt)).then(
+      asked(
+        ask ?? (() => (inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim, hold.outcome))),
+      ).then(
         (was) => this.#heard(pending, was, wasSure),
         () => this.#again(pending),
       );
@@ -275,13 +281,14 @@ export class Releases {
     this.#waiting.clear(pending);
     pending.resolve(result);
     this.#lookIfIdle();
+    if (result !== "lost") return;
     const { lent, state, claim, firstFence, isIdle } = pending.hold;
     // One that was lost before has been reported, and one that was lent to no lease, or to none any more, is no loss.
-    if (result === "lost" && state === "ending" && lent > 0 && !isIdle)
+    if (state === "ending" && lent > 0 && !isIdle)
       publishLost(this.#backend.name, claim.name, firstFence, { kind: "gone" });
   }
 
   #lookIfIdle(): void {
-    if (this.#waiting.size + this.#behind.size === 0) this.#idle?.(true);
+    if (this.#idle !== undefined && this.#waiting.size + this.#behind.size === 0) this.#idle(true);
   }
 }

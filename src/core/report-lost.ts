@@ -1,4 +1,5 @@
 /** Why a hold is lost, and how the leases on it learn that it is over for them. */
+import type { Clock } from "../contract/clock.ts";
 import type { LossReason } from "../contract/loss.ts";
 import type { Hold } from "./hold.ts";
 import type { HoldUser } from "./hold-neighbours.ts";
@@ -32,8 +33,18 @@ export function causeOf({ trouble }: Hold, { kind }: LossReason): unknown {
 }
 
 /** A hold whose time is over though no timer has noticed yet is in no one's way. */
-export function loseExpired(holds: readonly Hold[], nowMs: number): void {
-  for (const hold of holds.slice()) if (!hold.trusted(nowMs)) hold.lose({ kind: "expired", renewal: "late" });
+export function loseExpired(holds: readonly Hold[], clock: Clock): void {
+  const expired = holds.filter((hold) => !hold.trusted(clock.now()));
+  for (const hold of expired) hold.lose({ kind: "expired", renewal: "late" });
+}
+
+/** An end that no timer has noticed yet. Returns the instant that is now: after the listeners, if there was one. */
+export function noticeEnd(hold: Hold, clock: Clock): number {
+  const nowMs = clock.now();
+  if (hold.state !== "held" || hold.trusted(nowMs)) return nowMs;
+  // Only the hold says that it is lost: its users learn of it all together.
+  hold.lose(whyEnded(hold, nowMs));
+  return clock.now();
 }
 
 /** A hold that cannot be trusted any more. */

@@ -25,8 +25,8 @@ const ASKED_FIRST = 8;
 const ASKED_MAX = 64;
 
 interface TriesParts extends ClaimParts {
-  /** Aborted: nothing is granted any more. */
-  readonly closing: AbortSignal;
+  /** Closed: nothing is granted any more. */
+  readonly closing: { readonly closed: boolean };
 }
 
 /** The queue that the tries pass by. */
@@ -91,7 +91,7 @@ export class Tries extends Acquisitions {
   serve(): void {
     for (
       let request = this.#line.first;
-      request !== undefined && !this.#parts.closing.aborted;
+      request !== undefined && !this.#parts.closing.closed;
       request = this.#line.first
     ) {
       if (this.#settle(request)) continue;

@@ -38,9 +38,12 @@ export class Watchdog {
   /** Holds by claim id. Only news of a single claim asks for it, so that there is none before the first. */
   #byId: Map<string, Hold> | undefined;
   #thread: RenewThread | undefined;
+  /** All that wait here. Mostly there are none, and thousands of holds need not be asked who waits behind them. */
+  readonly #requests: { readonly size: number };
   #stopped = false;
 
-  constructor({ backend, clock, chance, sleep }: Runtime) {
+  constructor({ backend, clock, chance, sleep }: Runtime, requests: { readonly size: number }) {
+    this.#requests = requests;
     this.#backend = backend;
     this.#clock = clock;
     this.#chance = chance;
@@ -78,11 +81,9 @@ export class Watchdog {
   drop(hold: Hold): void {
     this.#byId?.delete(hold.claim.id);
     if (hold.options.renew === "thread") this.#thread?.drop(hold);
-    const { group } = hold;
-    if (group === undefined) return this.#deadlines.clear(hold);
-    group.remove(hold);
+    if (hold.group === undefined) this.#deadlines.clear(hold);
     // An empty group stays until its time, so that a lock that is taken repeatedly costs no new one each time.
-    return undefined;
+    else hold.group.remove(hold);
   }
 
   /** Every hold. The heap is the only place where they are kept: each is in it, or in a group that is. */
@@ -165,9 +166,7 @@ export class Watchdog {
   }
 
   #findEnded(group: RenewalGroup, nowMs: number, ended: Ended[]): void {
-    for (const hold of group.holds) {
-      if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs) });
-    }
+    for (const hold of group.holds) if (!hold.trusted(nowMs)) ended.push({ hold, loss: whyEnded(hold, nowMs) });
   }
 
   /** Decides which of those that are due are asked for, in which calls: the healthy in one, those in trouble each on their own. */
@@ -216,9 +215,9 @@ export class Watchdog {
   async #renew(groups: readonly RenewalGroup[]): Promise<void> {
     // Copies of the right size from the start: lists that grow to thousands leave as much behind for the garbage collector.
     const holds = groups.length === 1 ? groups[0]!.holds.slice() : groups.flatMap((group) => group.holds);
-    const claims = holds.map((hold) => hold.toRenew());
+    const claims = holds.map((hold) => hold.toRenew(this.#requests.size > 0));
     const sent = this.#sleep.sentNow();
-    const fences = holds.some((hold) => hold.mayDiffer(sent.atMs)) ? holds.map((hold) => hold.firstFence) : undefined;
+    const fences = holds.some((hold) => hold.mayDiffer(sent.period)) ? holds.map((hold) => hold.firstFence) : undefined;
     let answers: readonly Renewal[] | undefined;
     let failed: unknown;
     try {

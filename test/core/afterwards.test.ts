@@ -102,7 +102,7 @@ test("locks that are closed ask the store for nothing, whatever they are asked",
 
 test("the thread that renews is ended with the locks, which wait for it", async () => {
   const { backend, clock } = stage();
-  const watchdog = new Watchdog({ backend, clock, chance: systemChance, sleep: new SleepDetector(clock) });
+  const watchdog = new Watchdog({ backend, clock, chance: systemChance, sleep: new SleepDetector(clock) }, new Set());
   const end = gate();
   let asked = 0;
   const close = (): Promise<void> => (asked++, end.opened);
@@ -173,7 +173,7 @@ test("what a thread had confirmed for the ttl from before does not count for the
   const claim = { id: "1", name: "a", mode: "exclusive", ttlMs: 30_000, meta: {} } as Claim;
   const sent = sleep.sentNow();
   const hold = new Hold(
-    { over: () => "lost", letGo: () => undefined, behind: () => undefined, isAwaited: () => false },
+    { over: () => "lost", lose: () => undefined, endIdle: () => undefined, behind: () => undefined, isAwaited: false },
     sleep,
     claim,
     checkOptions({ renew: "thread", ttl: "30s" }, {}),

@@ -109,7 +109,13 @@ test("a renewing thread that dies at once is not started again at once", async (
   };
   thread.keep(
     new Hold(
-      { over: () => "lost", letGo: () => undefined, behind: () => undefined, isAwaited: () => false },
+      {
+        over: () => "lost",
+        lose: () => undefined,
+        endIdle: () => undefined,
+        behind: () => undefined,
+        isAwaited: false,
+      },
       sleep,
       claim,
       checkOptions({ renew: "thread" }, {}),
