@@ -1,9 +1,13 @@
 /** The tables and functions themselves: how they are made, who may use them, and that they stay small. */
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { LOCKS_MIGRATION, postgres } from "../../../src/backends/postgres/index.ts";
 import { openBackend } from "../../../src/backends/postgres/open.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
+import { labPassword } from "../../../src/lab/servers/secret.ts";
 import { claimOf, Clients, granted, refused, rivalOf, startAsked, urlOf } from "./lab.ts";
+
+const VERSION_2 = readFileSync(new URL("version-2.sql", import.meta.url), "utf8");
 
 let server: PostgresServer;
 beforeAll(async () => {
@@ -60,6 +64,22 @@ describe.concurrent("migration", () => {
     await pool.query("update holdfast.store set version = 99");
     await expect(pool.query(LOCKS_MIGRATION)).rejects.toMatchObject({ code: "LK005" });
     await refused(backend, rivalOf(claim, { queues: false }));
+  });
+
+  test("a role that may create schemas, and no more, makes the tables, upgrades them and uses them", async () => {
+    await using clients = new Clients();
+    const database = await newDatabase();
+    await server.sql(
+      `create role plain login password '${labPassword()}'; grant create on database ${database} to plain`,
+    );
+    const pool = clients.pool(server.port, { connectionString: urlOf(server.port, "plain", database) });
+    await pool.query(`${LOCKS_MIGRATION}; ${VERSION_2}; update holdfast.store set version = 2`);
+    const backend = clients.own(postgres(pool, { migrate: true, failover: "quarantine" }));
+    const claim = claimOf({ ttlMs: 20_000 });
+    await granted(backend, claim);
+    expect((await pool.query("select version from holdfast.store")).rows).toEqual([{ version: 3 }]);
+    await refused(backend, rivalOf(claim, { queues: false }));
+    expect(await backend.release(claim)).toBe("held");
   });
 
   test("objects that another role made beforehand are refused", async () => {
