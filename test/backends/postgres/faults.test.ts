@@ -4,7 +4,7 @@ import { hash } from "node:crypto";
 import { once } from "node:events";
 import pg from "pg";
 import postgresJs from "postgres";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { postgres } from "../../../src/backends/postgres/index.ts";
 import { openBackend } from "../../../src/backends/postgres/open.ts";
 import type { Backend, Claim } from "../../../src/contract/backend.ts";
@@ -63,7 +63,7 @@ describe("connections", () => {
 
   test("S77: postgres.js comes back after its connections fell silent, and leaves none when it is closed", async () => {
     await using proxy = await startProxy({ port: server.port });
-    const backend = await openBackend(`${urlOf(proxy.port)}?client=postgres&answer=1s`);
+    const backend = await openBackend(`${urlOf(proxy.port)}?client=postgres&answer=3s`);
     const claim = claimOf();
     await granted(backend, claim);
     // All that its pool may have: a statement without an answer keeps its connection, and the next one opens another.
@@ -166,7 +166,11 @@ describe("connections", () => {
     await Promise.all(news);
   });
 
-  test("S79: behind PgBouncer in transaction mode nothing is listened to, and leases hold all the same", async () => {
+  test("S79: behind PgBouncer in transaction mode nothing is listened to, which is said once, and leases hold all the same", async () => {
+    const warnings: unknown[] = [];
+    const hear = (warning: Error): void => void warnings.push((warning as NodeJS.ErrnoException).code);
+    process.on("warning", hear);
+    onTestFinished(() => void process.off("warning", hear));
     await using clients = new Clients();
     await using bouncer = await startPgBouncer(server, { connections: 2 });
     const [a, b] = [clients.backend(bouncer.port), clients.backend(bouncer.port)];
@@ -188,6 +192,7 @@ describe("connections", () => {
     expect(channels.flatMap(({ rows }) => rows)).toEqual([]);
     expect(await a.release(holder)).toBe("held");
     expect((await waiting).fence).toBeGreaterThan(fence);
+    expect(warnings).toEqual(["HOLDFAST_POSTGRES_POOLER"]);
   });
 });
 
@@ -639,7 +644,7 @@ test("a role that may only read is an error at once, also after it has read", as
   await expect(backend.attempt(claimOf())).rejects.toMatchObject({ fatal: true });
 });
 
-describe("many releases at once", () => {
+describe("many at once", () => {
   /** A pool of one connection that counts its statements. */
   function counting(clients: Clients): { readonly backend: Backend; readonly statements: () => number } {
     let count = 0;
@@ -651,7 +656,18 @@ describe("many releases at once", () => {
     return { backend: clients.own(postgres(pool, { listen: false })), statements: () => count };
   }
 
-  test("are few statements, each with its own answer, and pass the lock to who waits", async () => {
+  test("renewals are one statement", async () => {
+    await using clients = new Clients();
+    const { backend, statements } = counting(clients);
+    const held = Array.from({ length: 300 }, () => claimOf());
+    for (const claim of held) await granted(backend, claim);
+    const before = statements();
+    const answers = await backend.renew(held);
+    expect(statements() - before).toBe(1);
+    expect(answers.filter((answer) => answer.held)).toHaveLength(held.length);
+  });
+
+  test("releases are few statements, each with its own answer, and pass the lock to who waits", async () => {
     await using clients = new Clients();
     const { backend, statements } = counting(clients);
     const other = clients.backend(server.port, { listen: false });
@@ -676,7 +692,7 @@ describe("many releases at once", () => {
     expect(left).toBe("0");
   });
 
-  test("one whose row is locked neither holds up the others nor undoes them", async () => {
+  test("a release whose row is locked neither holds up the others nor undoes them", async () => {
     await using clients = new Clients();
     const backend = clients.backend(server.port, { listen: false }, { max: 12 });
     const claims = Array.from({ length: 40 }, () => claimOf());

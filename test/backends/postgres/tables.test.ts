@@ -1,9 +1,13 @@
 /** The tables and functions themselves: how they are made, who may use them, and that they stay small. */
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { LOCKS_MIGRATION, postgres } from "../../../src/backends/postgres/index.ts";
 import { openBackend } from "../../../src/backends/postgres/open.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
+import { labPassword } from "../../../src/lab/servers/secret.ts";
 import { claimOf, Clients, granted, refused, rivalOf, startAsked, urlOf } from "./lab.ts";
+
+const VERSION_2 = readFileSync(new URL("version-2.sql", import.meta.url), "utf8");
 
 let server: PostgresServer;
 beforeAll(async () => {
@@ -60,6 +64,22 @@ describe.concurrent("migration", () => {
     await pool.query("update holdfast.store set version = 99");
     await expect(pool.query(LOCKS_MIGRATION)).rejects.toMatchObject({ code: "LK005" });
     await refused(backend, rivalOf(claim, { queues: false }));
+  });
+
+  test("a role that may create schemas, and no more, makes the tables, upgrades them and uses them", async () => {
+    await using clients = new Clients();
+    const database = await newDatabase();
+    await server.sql(
+      `create role plain login password '${labPassword()}'; grant create on database ${database} to plain`,
+    );
+    const pool = clients.pool(server.port, { connectionString: urlOf(server.port, "plain", database) });
+    await pool.query(`${LOCKS_MIGRATION}; ${VERSION_2}; update holdfast.store set version = 2`);
+    const backend = clients.own(postgres(pool, { migrate: true, failover: "quarantine" }));
+    const claim = claimOf({ ttlMs: 20_000 });
+    await granted(backend, claim);
+    expect((await pool.query("select version from holdfast.store")).rows).toEqual([{ version: 3 }]);
+    await refused(backend, rivalOf(claim, { queues: false }));
+    expect(await backend.release(claim)).toBe("held");
   });
 
   test("objects that another role made beforehand are refused", async () => {
@@ -158,18 +178,26 @@ describe("fences and rows", () => {
     expect(await granted(backend, rivalOf(unused[0]!))).toMatchObject({ fence: ahead + 1n });
   });
 
-  test("taking and releasing a lock 120 times needs one more page at most, without a vacuum", async () => {
+  test("taking, handing over and releasing a lock 120 times needs one more page at most, without a vacuum", async () => {
     await using clients = new Clients();
     const pool = clients.pool(server.port, { connectionString: urlOf(server.port, "postgres", database) });
     const backend = clients.own(postgres(pool, { migrate: true, listen: false }));
-    const { rows: before } = await pool.query("select pg_relation_size('holdfast.lease') / 8192 as pages");
     await pool.query("alter table holdfast.lease set (autovacuum_enabled = false)");
+    await pool.query("alter table holdfast.waiter set (autovacuum_enabled = false)");
+    const size = async (table: string): Promise<number> => {
+      const { rows } = await pool.query("select pg_relation_size($1::regclass) / 8192 as pages", [table]);
+      return Number(rows[0]?.pages);
+    };
+    const [leases, waiters] = [await size("holdfast.lease"), await size("holdfast.waiter")];
     for (let turn = 0; turn < 120; turn++) {
       const claim = claimOf({ name: "busy" });
+      const next = rivalOf(claim);
       await granted(backend, claim);
+      await refused(backend, next);
       await backend.release(claim);
+      await backend.release(next);
     }
-    const { rows } = await pool.query("select pg_relation_size('holdfast.lease') / 8192 as pages");
-    expect(Number(rows[0]?.pages)).toBeLessThanOrEqual(Number(before[0]?.pages) + 1);
+    expect(await size("holdfast.lease")).toBeLessThanOrEqual(leases + 1);
+    expect(await size("holdfast.waiter")).toBe(waiters);
   });
 });
