@@ -51,6 +51,13 @@ export async function openPostgresPairStage({ query = "" }: PostgresPairOptions 
       leaks: async () => [],
       left: async () => (await primary.sql(LEFT)).split("\n").filter((line) => line !== ""),
       cutReplication: async () => {
+        // What came before is not to be lost: the log of a release that nobody waited for may not even have been written yet.
+        await first.sql("checkpoint");
+        const written = await first.sql("select pg_current_wal_flush_lsn()");
+        await until("the standby has all that came before", async () => {
+          const has = await follower.sql(`select pg_last_wal_replay_lsn() >= '${written}'`);
+          return has === "t" ? true : undefined;
+        });
         await follower.sql("alter system set primary_conninfo = ''");
         await follower.sql("select pg_reload_conf()");
         await until("the standby no longer follows", async () => {
