@@ -252,6 +252,21 @@ export const planted = [
     put: '{ flag: "wx" }',
     tests: ["test/fence/power.test.ts"],
   },
+  // A claim whose question may come late holds, and that is taken for its lease.
+  {
+    name: "echo-released",
+    file: "src/core/release.ts",
+    find: "inDoubt || (hold.echoes && hold.outcome === undefined)",
+    put: "inDoubt",
+    tests: CORE,
+  },
+  {
+    name: "echo-swapped",
+    file: "src/core/lending.ts",
+    find: "!hold.echoes && !hold.inDoubt(nowMs)",
+    put: "!hold.inDoubt(nowMs)",
+    tests: CORE,
+  },
   // A hold that lingers, or a try that waits for one, is in the way of others.
   {
     name: "linger-outcome",

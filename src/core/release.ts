@@ -42,7 +42,7 @@ class Pending implements Deadline {
   repeated = false;
   /** The holder has its answer. */
   answered = false;
-  /** The machine had slept: that the claim held the lock does not prove that its lease did. */
+  /** The machine had slept, or a question may come late: that the claim held the lock does not prove that its lease did. */
   readonly inDoubt: boolean;
 
   // The deadlines' own notes.
@@ -134,7 +134,7 @@ export class Releases {
     return this.#send(hold, nowMs);
   }
 
-  /** After a sleep the claim may hold the lock anew, by an attempt that was long on its way: the old lease is not that one. */
+  /** The claim may hold the lock anew, by an attempt that was long on its way: the old lease is not that one. */
   async #releaseInDoubt({ claim, firstFence, outcome }: Hold): Promise<Released | undefined> {
     const [renewal] = await this.#backend.renew([claim], [firstFence]);
     // What was done under a lease that is perhaps another one by now is not kept.
@@ -196,11 +196,12 @@ export class Releases {
     if (this.#stopped) return Promise.resolve("unknown");
     return new Promise((resolve) => {
       const inDoubt = hold.inDoubt(nowMs);
-      const pending = new Pending(hold, resolve, inDoubt);
+      // An outcome is kept for the lease with its fence only, so that the store's answer is about that one.
+      const pending = new Pending(hold, resolve, inDoubt || (hold.echoes && hold.outcome === undefined));
       const wasSure = hold.isUnexpired(nowMs, inDoubt);
       this.#waiting.set(pending, nowMs + Math.min(SILENCE_MS, hold.ttlMs / 3));
       asked(
-        ask ?? (() => (inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim, hold.outcome))),
+        ask ?? (() => (pending.inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim, hold.outcome))),
       ).then(
         (was) => this.#heard(pending, was, wasSure),
         () => this.#again(pending),
