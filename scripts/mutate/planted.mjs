@@ -285,7 +285,7 @@ export const planted = [
   {
     name: "linger-not-heard-wanted",
     file: "src/core/local-queue.ts",
-    find: "if (hold.lingers) this.#parts.backend.expectWanted?.(claim);",
+    find: "if (hold.lingers) expectWanted(this.#parts.backend, claim);",
     put: "",
     tests: LINGER,
   },

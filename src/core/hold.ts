@@ -15,7 +15,7 @@ import type { CheckedOptions } from "./options.ts";
 import type { Grant } from "./grant.ts";
 import type { HoldFront, HoldGroup, HoldUser, Idle, Trouble } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
-import { Newsworthy } from "./news.ts";
+import { expectWanted, Newsworthy } from "./news.ts";
 import { isSame, withUsers } from "./shown.ts";
 
 export class Hold extends Newsworthy implements Deadline {
@@ -145,7 +145,7 @@ export class Hold extends Newsworthy implements Deadline {
   /** A lease of it wants to know from now on that a claim queues for it, or a request of this process. */
   expectWanted(backend: Backend): AbortController {
     const wanted = new ContextAbort();
-    if (!this.#tellsWanted) backend.expectWanted?.(this.claim);
+    if (!this.#tellsWanted) expectWanted(backend, this.claim);
     this.#tellsWanted = true;
     if (this.isWanted || this.#front.isAwaited) wanted.abort();
     return wanted;
