@@ -605,6 +605,7 @@ describe("rule 5: a lease ends once", () => {
   test.each([
     ["its release", "granted", false],
     ["its release", "lost", false],
+    ["its release, which has no answer at first,", "cut", false],
     ["a swap, where another request waits here", "granted", true],
   ])(
     "S165: before a renewal has looked, %s tells that a copy of the question has taken the lock anew (%s)",
@@ -622,6 +623,10 @@ describe("rule 5: a lease ends once", () => {
       await memory({ store }).release(claim!);
       await (await other().acquire("a")).release();
       expect(await backend.attempt(claim!)).toMatchObject({ granted: true });
+      backend.interfere.release = async (pass) => {
+        backend.interfere.release = undefined;
+        return how === "cut" ? await Promise.reject(new Error("no answer")) : await pass();
+      };
       const next = isAwaited ? locks.acquire("a") : undefined;
       // Past its turn, after which a hold is not handed on in memory.
       await clock.advance(20);
