@@ -2,7 +2,7 @@
 import type { Backend, Claim } from "../contract/backend.ts";
 import { Changing } from "./changing.ts";
 
-/** The store is to say when the claim is wanted. Where the backend cannot be told, its answers say it. */
+/** The store is to say when the claim is wanted. Where the backend fails, its answers say it all the same. */
 export function expectWanted(backend: Backend, claim: Claim): void {
   try {
     backend.expectWanted?.(claim);
