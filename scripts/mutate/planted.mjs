@@ -276,6 +276,20 @@ export const planted = [
     tests: LINGER,
   },
   {
+    name: "linger-outcome-handed-on",
+    file: "src/core/lending.ts",
+    find: "if (!options.reusable || hold.outcome !== undefined || options",
+    put: "if (!options.reusable || options",
+    tests: LINGER,
+  },
+  {
+    name: "linger-deadline-not-dropped",
+    file: "src/core/own-holds.ts",
+    find: "if (hold.idle !== undefined) this.#parts.lingering.drop(hold);",
+    put: "",
+    tests: LINGER,
+  },
+  {
     name: "linger-deadline-stays",
     file: "src/core/linger.ts",
     find: "if (idle !== undefined) this.#deadlines.clear(idle);",
