@@ -228,7 +228,7 @@ export class Acquisition<For = unknown> {
   async #leave(): Promise<boolean> {
     const released = this.#release();
     // A turn later, where it is called off while it is asked: what the backend reports then may run any code.
-    const asked = this.#asked ?? (await undefined, this.#asked);
+    const asked = this.#asked ?? (await Promise.resolve(), this.#asked);
     const again = asked?.catch(() => {}).then(() => this.#release());
     return !(await Promise.all([released, again])).includes(false);
   }
