@@ -252,12 +252,41 @@ export const planted = [
     put: '{ flag: "wx" }',
     tests: ["test/fence/power.test.ts"],
   },
+  // A claim whose question may come late holds, and that is taken for its lease.
+  {
+    name: "echo-released",
+    file: "src/core/release.ts",
+    find: "inDoubt || (hold.echoes && hold.outcome === undefined)",
+    put: "inDoubt",
+    tests: CORE,
+  },
+  {
+    name: "echo-swapped",
+    file: "src/core/lending.ts",
+    find: "!hold.echoes && !hold.inDoubt(nowMs)",
+    put: "!hold.inDoubt(nowMs)",
+    tests: CORE,
+  },
   // A hold that lingers, or a try that waits for one, is in the way of others.
   {
     name: "linger-outcome",
     file: "src/core/lending.ts",
     find: "if (!hold.lingers || hold.outcome !== undefined || hold.claim",
     put: "if (!hold.lingers || hold.claim",
+    tests: LINGER,
+  },
+  {
+    name: "linger-outcome-handed-on",
+    file: "src/core/lending.ts",
+    find: "if (!options.reusable || hold.outcome !== undefined || options",
+    put: "if (!options.reusable || options",
+    tests: LINGER,
+  },
+  {
+    name: "linger-deadline-not-dropped",
+    file: "src/core/own-holds.ts",
+    find: "if (hold.idle !== undefined) this.#parts.lingering.drop(hold);",
+    put: "",
     tests: LINGER,
   },
   {
@@ -270,7 +299,7 @@ export const planted = [
   {
     name: "linger-not-heard-wanted",
     file: "src/core/local-queue.ts",
-    find: "if (hold.lingers) this.#parts.backend.expectWanted?.(claim);",
+    find: "if (hold.lingers) expectWanted(this.#parts.backend, claim);",
     put: "",
     tests: LINGER,
   },

@@ -44,7 +44,7 @@ export class Acquisition<For = unknown> {
   #isOld = false;
   readonly #around: Runtime;
   readonly #front: AcquisitionFront<Acquisition<For>> | undefined;
-  #sentAtMs = -Infinity;
+  #sentAtMs = 0;
   /** The question that is out; its answer is not here yet. */
   #asked: Promise<unknown> | undefined;
   #waiting: AbortController | undefined;
@@ -119,9 +119,9 @@ export class Acquisition<For = unknown> {
 
   #follow<T extends Granted | Refused>(answer: Promise<T>, sent: SentAt): Promise<T> {
     this.questions++;
-    this.#front?.onAsked?.(this);
     this.#sentAtMs = sent.atMs;
     this.#asked = answer;
+    this.#front?.onAsked?.(this);
     return answer;
   }
 
@@ -219,16 +219,18 @@ export class Acquisition<For = unknown> {
   /** It is no longer wanted: stop. Settles when nothing of it is left in the store. `false`: the store did not answer, and that is unknown. */
   callOff(): Promise<boolean> {
     if (this.#off !== undefined) return this.#off;
-    const asked = this.#asked;
-    this.#off = this.#sentAtMs === -Infinity ? Promise.resolve(true) : this.#leave(asked);
+    this.#off = this.#leave();
     this.#waiting?.abort();
     return this.#off;
   }
 
   /** The release goes out now, and again after an attempt that is still on its way: the first may have overtaken it. */
-  async #leave(asked: Promise<unknown> | undefined): Promise<boolean> {
+  async #leave(): Promise<boolean> {
+    const released = this.#release();
+    // A turn later, where it is called off while it is asked: what the backend reports then may run any code.
+    const asked = this.#asked ?? (await Promise.resolve(), this.#asked);
     const again = asked?.catch(() => {}).then(() => this.#release());
-    return !(await Promise.all([this.#release(), again])).includes(false);
+    return !(await Promise.all([released, again])).includes(false);
   }
 
   /** What was asked for has reached the store by now, or another release follows. A queued claim keeps its place for a ttl, and may be granted at its end for another. */

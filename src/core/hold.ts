@@ -15,7 +15,7 @@ import type { CheckedOptions } from "./options.ts";
 import type { Grant } from "./grant.ts";
 import type { HoldFront, HoldGroup, HoldUser, Idle, Trouble } from "./hold-neighbours.ts";
 import { remove } from "./list.ts";
-import { Newsworthy } from "./news.ts";
+import { expectWanted, Newsworthy } from "./news.ts";
 import { isSame, withUsers } from "./shown.ts";
 
 export class Hold extends Newsworthy implements Deadline {
@@ -52,9 +52,10 @@ export class Hold extends Newsworthy implements Deadline {
 
   /** No renewal goes out from here on: the holder has had its `maxHold`. */
   readonly endAtMs: number;
+  /** A question for its claim may arrive late, and take the lock anew when this lease is over: that the claim holds proves nothing then. */
+  readonly echoes: boolean;
   readonly #front: HoldFront<Hold>;
   readonly #sleep: SleepDetector;
-  readonly #echoes: boolean;
   #state: "held" | "ending" | "lost" = "held";
   /** A lease of it wants to know when it is wanted. */
   #tellsWanted = false;
@@ -81,7 +82,7 @@ export class Hold extends Newsworthy implements Deadline {
     this.grantedAtMs = heardAtMs;
     this.endAtMs = heardAtMs + options.maxHoldMs;
     this.#period = sent.period;
-    this.#echoes = echoes;
+    this.echoes = echoes;
   }
 
   get state(): "held" | "ending" | "lost" {
@@ -144,7 +145,7 @@ export class Hold extends Newsworthy implements Deadline {
   /** A lease of it wants to know from now on that a claim queues for it, or a request of this process. */
   expectWanted(backend: Backend): AbortController {
     const wanted = new ContextAbort();
-    if (!this.#tellsWanted) backend.expectWanted?.(this.claim);
+    if (!this.#tellsWanted) expectWanted(backend, this.claim);
     this.#tellsWanted = true;
     if (this.isWanted || this.#front.isAwaited) wanted.abort();
     return wanted;
@@ -215,7 +216,7 @@ export class Hold extends Newsworthy implements Deadline {
    * `period`: that of now. It is looked at once for thousands of holds.
    */
   mayDiffer(period: AwakePeriod): boolean {
-    return this.#echoes || period !== this.#period;
+    return this.echoes || period !== this.#period;
   }
 
   /** Held at that instant, for sure: trusted, and no sleep since the last confirmation that could have outlasted it. */

@@ -33,7 +33,7 @@ export function mayLinger(hold: Hold, nowMs: number): boolean {
 /** True: its release and the next claim may be one step. What is in doubt is asked for first, which a swap cannot do. */
 export function canSwap(hold: Hold, backend: Backend, nowMs: number): boolean {
   if (backend.swap === undefined || hold.claim.minHoldMs > 0) return false;
-  return hold.outcome === undefined && !hold.inDoubt(nowMs);
+  return hold.outcome === undefined && !hold.echoes && !hold.inDoubt(nowMs);
 }
 
 /** True: nothing is left of a grant that has come just now. It took too long, or the lock was stolen since, for a hold of this process. */

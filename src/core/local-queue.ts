@@ -18,6 +18,7 @@ import { Hold } from "./hold.ts";
 import type { HoldFront } from "./hold-neighbours.ts";
 import { type Done, type Grant, unused } from "./grant.ts";
 import { HeldLease } from "./lease.ts";
+import { expectWanted } from "./news.ts";
 import { type HoldParts, OwnHolds } from "./own-holds.ts";
 import { publish, publishLess } from "./publish.ts";
 import { type Asked, type Queue, type Request, RequestList } from "./request.ts";
@@ -233,10 +234,11 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront
     }
     this.held = this.held.length === 0 ? [hold] : [...this.held, hold];
     this.#parts.watchdog.keep(hold, hold.trustedUntilMs);
-    if (hold.lingers) this.#parts.backend.expectWanted?.(claim);
+    if (hold.lingers) expectWanted(this.#parts.backend, claim);
     if (acquisition.isWanted) hold.hearNews(hold.grantedAtMs);
-    request.noteAsked(questions);
     this.lend(hold, request);
+    // Only now: a subscriber may have made its event such that this runs code of its own, which gives the request up.
+    request.noteAsked(questions);
     if (this.held.length > 1) loseOlder(hold, this.held);
     return true;
   }

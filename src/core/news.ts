@@ -1,5 +1,15 @@
 /** What the store says of a hold that is in others' way, or in doubt: in messages, and in its answers, which may be older than these. */
+import type { Backend, Claim } from "../contract/backend.ts";
 import { Changing } from "./changing.ts";
+
+/** The store is to say when the claim is wanted. Where the backend fails, its answers say it all the same. */
+export function expectWanted(backend: Backend, claim: Claim): void {
+  try {
+    backend.expectWanted?.(claim);
+  } catch {
+    // A custom backend may have a mistake, and the lease is held all the same.
+  }
+}
 
 export abstract class Newsworthy extends Changing {
   /** By the store's last word, a claim queues for it. */

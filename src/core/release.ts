@@ -44,6 +44,8 @@ class Pending implements Deadline {
   answered = false;
   /** The machine had slept: that the claim held the lock does not prove that its lease did. */
   readonly inDoubt: boolean;
+  /** The store's certain no to the lease with its fence: whatever a release says of the claim, it was lost. */
+  isGone = false;
 
   // The deadlines' own notes.
   atMs = 0;
@@ -134,13 +136,14 @@ export class Releases {
     return this.#send(hold, nowMs);
   }
 
-  /** After a sleep the claim may hold the lock anew, by an attempt that was long on its way: the old lease is not that one. */
-  async #releaseInDoubt({ claim, firstFence, outcome }: Hold): Promise<Released | undefined> {
+  /** The claim may hold the lock anew, by an attempt that was long on its way: the old lease is not that one. */
+  async #releaseInDoubt(pending: Pending): Promise<Released | undefined> {
+    const { claim, firstFence, outcome } = pending.hold;
     const [renewal] = await this.#backend.renew([claim], [firstFence]);
+    pending.isGone = renewal?.held === false && (pending.inDoubt || pending.hold.isUnexpired(this.#clock.now()));
     // What was done under a lease that is perhaps another one by now is not kept.
     const was = await this.#backend.release(claim, renewal?.held === true ? outcome : undefined);
-    if (was !== "held" || renewal?.held === true) return was;
-    return renewal?.held === false ? "absent" : undefined;
+    return was !== "held" || renewal?.held === true ? was : undefined;
   }
 
   /** Releases a hold and asks for the next claim in one step of the store. `answer` is the next claim's. */
@@ -198,9 +201,11 @@ export class Releases {
       const inDoubt = hold.inDoubt(nowMs);
       const pending = new Pending(hold, resolve, inDoubt);
       const wasSure = hold.isUnexpired(nowMs, inDoubt);
+      // The store compares fences where it is to keep an outcome.
+      const isByFence = inDoubt || (hold.echoes && hold.outcome === undefined);
       this.#waiting.set(pending, nowMs + Math.min(SILENCE_MS, hold.ttlMs / 3));
       asked(
-        ask ?? (() => (inDoubt ? this.#releaseInDoubt(hold) : this.#backend.release(hold.claim, hold.outcome))),
+        ask ?? (() => (isByFence ? this.#releaseInDoubt(pending) : this.#backend.release(hold.claim, hold.outcome))),
       ).then(
         (was) => this.#heard(pending, was, wasSure),
         () => this.#again(pending),
@@ -275,8 +280,9 @@ export class Releases {
     this.#answer(pending, mistake);
   }
 
-  #answer(pending: Pending, result: ReleaseResult | Promise<never>): void {
+  #answer(pending: Pending, said: ReleaseResult | Promise<never>): void {
     if (pending.answered) return;
+    const result = pending.isGone && typeof said === "string" ? "lost" : said;
     pending.answered = true;
     this.#waiting.clear(pending);
     pending.resolve(result);

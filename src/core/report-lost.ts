@@ -35,7 +35,7 @@ export function causeOf({ trouble }: Hold, { kind }: LossReason): unknown {
 /** A hold whose time is over though no timer has noticed yet is in no one's way. */
 export function loseExpired(holds: readonly Hold[], clock: Clock): void {
   const expired = holds.filter((hold) => !hold.trusted(clock.now()));
-  for (const hold of expired) hold.lose({ kind: "expired", renewal: "late" });
+  for (const hold of expired) hold.lose(whyEnded(hold, clock.now()));
 }
 
 /** An end that no timer has noticed yet. Returns the instant that is now: after the listeners, if there was one. */

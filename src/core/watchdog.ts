@@ -230,8 +230,7 @@ export class Watchdog {
     }
     if (this.#stopped) return;
     const nowMs = this.#clock.now();
-    const ended: Ended[] = [];
-    const unknown: Hold[] = [];
+    const [ended, unknown]: [Ended[], Hold[]] = [[], []];
     let [renewed, gone] = [0, 0];
     for (let index = 0; index < holds.length; index++) {
       const hold = holds[index]!;
@@ -252,7 +251,9 @@ export class Watchdog {
       } else if (said === undefined) unknown.push(troubled(hold, failed ?? readCause(answers, index)));
       else ended.push({ hold, loss: said.gone });
     }
-    const dueMs = this.#settle(groups, unknown, nowMs, answers === undefined);
+    // Who is wanted may have been given back, and a backend may report anything then: a loss ends what was kept here, too.
+    const kept = unknown.filter(({ state }) => state === "held");
+    const dueMs = this.#settle(groups, kept, nowMs, answers === undefined);
     lose(ended);
     const counts = { asked: holds.length, renewed, gone, unknown: holds.length - renewed - gone };
     publishRenewed(this.#backend.name, counts, nowMs - sent.atMs, nowMs - dueMs, groups);

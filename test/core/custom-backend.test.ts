@@ -219,6 +219,15 @@ describe("verbs that throw, never settle, or answer nothing", () => {
     expect(() => custom({ listen: throws }).make()).toThrow(LockBackendError);
   });
 
+  test("S157: expectWanted(), which only saves time", async () => {
+    const { make } = custom({ expectWanted: throws });
+    const locks = make();
+    const lease = await locks.acquire("a", { ttl: 1000, linger: 50 });
+    expect(lease.wanted.aborted).toBe(false);
+    expect(await lease.release()).toBe("released");
+    await locks.close();
+  });
+
   test("S157: an error that cannot be shown, and a reason that is not text, are reported all the same", async () => {
     const unshowable = { toString: throws };
     const { clock: time, make } = custom({ attempt: () => Promise.reject(unshowable) });
@@ -233,5 +242,58 @@ describe("verbs that throw, never settle, or answer nothing", () => {
       expect(lease.signal.aborted).toBe(true);
       expect(await lease.release()).toBe("lost");
     }
+  });
+});
+
+describe("a backend that reports a loss in the middle of a call to it", () => {
+  test.each([
+    ["the first question", 1],
+    ["a later one", 2],
+  ])("has each claim back that a listener gives up then: %s", async (_, nth) => {
+    const { backend, clock, locks, other, store } = stage();
+    const rival = await other().acquire("a");
+    const lease = await locks.acquire("b");
+    const abort = new AbortController();
+    lease.signal.addEventListener("abort", () => abort.abort());
+    const { id } = backend.steps[0]!.claims[0]!;
+    const attempt = backend.attempt.bind(backend);
+    let asked = 0;
+    backend.attempt = (claim) => {
+      if (++asked === nth) {
+        void rival.release();
+        backend.listener!.lost(id, { kind: "gone" });
+      }
+      return attempt(claim);
+    };
+    // Without news it asks again by itself.
+    backend.watch = () => new Promise(() => {});
+    const given = failure(locks.acquire("a", { ttl: "3s", signal: abort.signal }));
+    while (asked < nth) await clock.step();
+    expect((await given).name).toBe("AbortError");
+    await lease.release();
+    // Long before a ttl ends what was left.
+    await clock.advance(1000);
+    expect(store.view().flatMap(({ held, queued }) => [...held, ...queued])).toEqual([]);
+  });
+
+  test("goes on with the others whose renewals it has answered", async () => {
+    const { backend, clock, locks } = stage({ linger: 100, ttl: 1000 });
+    const [unknown, idle, gone] = await Promise.all(["unknown", "idle", "gone"].map((name) => locks.acquire(name)));
+    const { id } = backend.steps.find(({ claims }) => claims[0]!.name === "unknown")!.claims[0]!;
+    backend.interfere.renew = async (_, claims) =>
+      claims.map(({ name }) => {
+        if (name === "idle") return { held: true, wanted: true };
+        return name === "gone" ? { held: false, reason: { kind: "gone" } } : { held: "unknown" };
+      });
+    backend.interfere.release = async (pass) => {
+      backend.listener!.lost(id, { kind: "gone" });
+      return await pass();
+    };
+    await clock.advance(250);
+    await idle!.release();
+    while (backend.count("renew") === 0) await clock.step();
+    // What is wanted and unused went back, and with it the news of another came; the rest of the answer counts all the same.
+    expect(backend.count("release")).toBe(1);
+    expect([unknown, gone].map((lease) => lease!.signal.aborted)).toEqual([true, true]);
   });
 });

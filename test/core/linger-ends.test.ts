@@ -1,13 +1,15 @@
 /** What is over does not linger on, and what lingers is in the way of none: no timer, no try, no claim of the caller's making. */
 import { expect, test } from "vitest";
 import type { Claim } from "../../src/contract/backend.ts";
-import type { Clock } from "../../src/contract/clock.ts";
+import { memory } from "../../src/backends/memory/index.ts";
+import type { Clock, Timer } from "../../src/contract/clock.ts";
 import type { LocksOptions } from "../../src/core/api.ts";
 import { takeByClaim } from "../../src/core/by-claim.ts";
 import type { Hold } from "../../src/core/hold.ts";
 import { insides } from "../../src/core/inside.ts";
 import type { HeldLease } from "../../src/core/lease.ts";
 import { Lingering } from "../../src/core/linger.ts";
+import { createLocks } from "../../src/core/locks.ts";
 import { type Stage, stage } from "./scripted.ts";
 
 const LINGER: LocksOptions = { linger: 100, ttl: 1000 };
@@ -22,6 +24,36 @@ test("a lease with an outcome goes back with it at once, also where it might lin
   await lease.finish({ keepMs: 60_000, value: '{"value":7}' });
   expect(stepsOf(set)).toEqual(["attempt", "release"]);
   expect((await set.other().inspect("a")).held).toEqual([]);
+});
+
+test("nor is it handed on in memory, to one who waits for the lock: its outcome goes to the store with it", async () => {
+  const set = stage();
+  const lease = (await set.locks.acquire("a")) as HeldLease;
+  const waiting = set.locks.acquire("a");
+  await lease.finish({ keepMs: 60_000, value: '{"value":7}' });
+  expect((await waiting).fence).toBeGreaterThan(lease.fence + 1n);
+  expect(set.store.inspect("a").outcome?.fence).toBe(lease.fence);
+});
+
+test("a hold that goes back before its moment is over leaves no timer that keeps the process alive", async () => {
+  const { clock, store, other } = stage();
+  const alive = new Set<Timer>();
+  const watched: Clock = {
+    now: () => clock.now(),
+    wall: () => clock.wall(),
+    setTimer: (fn, ms, keepsAlive) => {
+      const timer = clock.setTimer(() => (alive.delete(timer), fn()), ms);
+      if (keepsAlive === true) alive.add(timer);
+      return timer;
+    },
+    clearTimer: (timer) => (alive.delete(timer), clock.clearTimer(timer)),
+    keepAlive: (timer, keepsAlive) => void (keepsAlive ? alive.add(timer) : alive.delete(timer)),
+  };
+  const locks = createLocks(memory({ store }), { clock: watched, ...LINGER });
+  await (await locks.acquire("a")).release();
+  expect(alive.size).toBe(1);
+  await other().acquire("a");
+  expect(alive.size).toBe(0);
 });
 
 test("a hold that is over leaves no timer that keeps the process alive", () => {

@@ -95,6 +95,20 @@ test("a time-out in a quarantine says so, and names no holder", () => {
   expect(new LockTimeoutError("invoice:42", 2000).quarantineMs).toBeUndefined();
 });
 
+test.each([
+  [{ renew: false }, { kind: "expired", renewal: "off" }],
+  [{ maxHold: 1000 }, { kind: "max-hold" }],
+  [{}, { kind: "expired", renewal: "failed" }],
+] as const)("a loss that another acquire notices first says why, too: %j", async (options, loss) => {
+  const { clock, backend, locks } = stage();
+  backend.interfere.renew = () => Promise.reject(new Error("cut off"));
+  const lease = await locks.acquire("a", { ttl: 1000, ...options });
+  await clock.advance(500);
+  clock.block(1000);
+  await locks.acquire("a", { ttl: 1000 });
+  expect((lease.signal.reason as LockLostError).loss).toMatchObject(loss);
+});
+
 describe("the cause of a loss", () => {
   const refusal = new Error("permission denied");
 

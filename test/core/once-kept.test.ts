@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import type { Lease, OnceCodec } from "../../src/core/api.ts";
 import { LockLostError } from "../../src/contract/errors.ts";
 import type { FakeClock } from "../../src/testing/fake-clock.ts";
+import { memory } from "../../src/backends/memory/index.ts";
 import { failure, gate, stage } from "./scripted.ts";
 
 const KEEP = { keep: "1h" } as const;
@@ -163,4 +164,22 @@ test("its options are read when it is called; what a codec writes is read as oth
   expect(value).toBe("half \ufffd");
   expect(store.inspect("a").outcome?.value).toBe(`v${value}`);
   expect(store.inspect("a").outcome?.remainingMs).toBeGreaterThan(1000);
+});
+
+test("S165: it is kept for the lease with its fence: one that a copy of the question has taken anew keeps nothing", async () => {
+  const { store, backend, locks, other } = stage();
+  backend.interfere.attempt = async (pass) => ({ ...((await pass()) as object), sentTwice: true });
+  expect(await locks.once("mine", KEEP, () => 7)).toMatchObject({ value: 7, replayed: false });
+  expect(backend.steps.map(({ step }) => step)).toEqual(["attempt", "release"]);
+  const error = await failure(
+    locks.once("a", KEEP, async () => {
+      const [claim] = backend.steps.at(-1)!.claims;
+      await memory({ store }).release(claim!);
+      await (await other().acquire("a")).release();
+      expect(await backend.attempt(claim!)).toMatchObject({ granted: true });
+      return 7;
+    }),
+  );
+  expect(error).toBeInstanceOf(LockLostError);
+  expect(await locks.outcome("a")).toEqual({ state: "none" });
 });

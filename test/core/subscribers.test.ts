@@ -56,6 +56,20 @@ test("a subscriber that freezes what it hears breaks no lock", async () => {
   ]);
 });
 
+test.each([1, 2])("a subscriber whose event runs code of its own leaves no lease behind (%d)", async (which) => {
+  const { clock, locks, store } = stage();
+  const abort = new AbortController();
+  let noted = 0;
+  // It is noted when the question leaves, and when the grant is here.
+  const set = (): void => (++noted === which ? abort.abort() : undefined);
+  hear("acquire:start", (event) => void Object.defineProperty(event, "attempts", { set }));
+  const lease = await locks.acquire("a", { signal: abort.signal }).catch(() => undefined);
+  expect(noted).toBe(which);
+  await lease?.release();
+  await clock.advance(0);
+  expect(store.view().flatMap(({ held }) => held)).toEqual([]);
+});
+
 test("a subscriber whose meta cannot be read breaks no acquire", async () => {
   const { locks } = stage();
   hear("acquire:start", (event) => {

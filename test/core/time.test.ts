@@ -602,6 +602,40 @@ describe("rule 5: a lease ends once", () => {
     expect((await other().query()).held).toEqual([]);
   });
 
+  test.each([
+    ["its release", "granted", false],
+    ["its release", "lost", false],
+    ["its release, which has no answer at first,", "cut", false],
+    ["a swap, where another request waits here", "granted", true],
+  ])(
+    "S165: before a renewal has looked, %s tells that a copy of the question has taken the lock anew (%s)",
+    async (_, how, isAwaited) => {
+      const { clock, store, backend, locks, other } = stage();
+      backend.interfere.attempt = async (pass) => {
+        backend.interfere.attempt = undefined;
+        if (how === "lost") throw new Error("no answer");
+        return { ...((await pass()) as object), sentTwice: true };
+      };
+      const taking = locks.acquire("a");
+      await clock.advance(100);
+      const lease = await taking;
+      const [claim] = backend.steps[0]!.claims;
+      await memory({ store }).release(claim!);
+      await (await other().acquire("a")).release();
+      expect(await backend.attempt(claim!)).toMatchObject({ granted: true });
+      backend.interfere.release = async (pass) => {
+        backend.interfere.release = undefined;
+        return how === "cut" ? await Promise.reject(new Error("no answer")) : await pass();
+      };
+      const next = isAwaited ? locks.acquire("a") : undefined;
+      // Past its turn, after which a hold is not handed on in memory.
+      await clock.advance(20);
+      expect(await lease.release()).toBe("lost");
+      await (await next)?.release();
+      expect((await other().query()).held).toEqual([]);
+    },
+  );
+
   test("a lost lease is never silently taken again", async () => {
     const { clock, backend, locks } = stage();
     const lease = await locks.acquire("a", { ttl: "9s" });
