@@ -89,8 +89,8 @@ export class Releases {
   /** Lost, and still in use: the store may have their leases yet, until their users are done or the locks are closed. */
   readonly #lost: Set<Hold> = new Set();
   #lostMax = LOST_MAX;
-  /** What goes on while no caller waits, with the names of the locks. */
-  readonly #behind: Map<Promise<unknown>, string> = new Map();
+  /** What goes on while no caller waits, with the claims that it is about. */
+  readonly #behind: Map<Promise<unknown>, Claim> = new Map();
   #idle: ((is: true) => void) | undefined;
   /** How often the store has answered. */
   #answers = 0;
@@ -158,14 +158,19 @@ export class Releases {
     });
   }
 
-  /** The names of the locks of which something may be in the store yet. */
-  get names(): readonly string[] {
-    return [...this.#waiting.all().map(({ hold }) => hold.claim.name), ...this.#behind.values()];
+  /** Those that are being taken back, of which something may be in the store yet. */
+  get claims(): readonly Claim[] {
+    return [...this.#waiting.all().map(({ hold }) => hold.claim), ...this.#behind.values()];
+  }
+
+  /** And those that were lost, and are still in use. */
+  get claimIds(): readonly string[] {
+    return [...this.claims, ...Array.from(this.#lost, ({ claim }) => claim)].map(({ id }) => id);
   }
 
   /** Remembers what is still under way for a claim that is not waited for, until it has settled. `work`: whether the store answered. */
-  track(name: string, work: Promise<boolean>): void {
-    this.#behind.set(work, name);
+  track(claim: Claim, work: Promise<boolean>): void {
+    this.#behind.set(work, claim);
     const forget = (isAnswered: boolean): void => {
       if (isAnswered) this.#answers++;
       this.#behind.delete(work);
@@ -248,7 +253,7 @@ export class Releases {
       this.#heardAgain(pending, was);
       return was !== undefined;
     });
-    this.track(claim.name, asked);
+    this.track(claim, asked);
     const patienceMs = Math.min(PATIENCE_MAX_MS, ttlMs / 3, trustedUntilMs - nowMs);
     // At its very end too, the store gets the time of an answer.
     if (!pending.answered) this.#waiting.set(pending, nowMs + Math.max(PATIENCE_MIN_MS, patienceMs));

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { LockBackendError, LockClosedError, LockDeadlockError, LockLostError } from "../../src/contract/errors.ts";
 import { FenceRejectedError } from "../../src/fence/rejected.ts";
 import { countWaiters } from "../../src/core/read-snapshot.ts";
-import { failure, gate, stage } from "./scripted.ts";
+import { failure, gate, ScriptedBackend, stage } from "./scripted.ts";
 
 const sorted = (names: readonly (string | undefined)[]): readonly (string | undefined)[] => names.toSorted();
 
@@ -341,6 +341,91 @@ describe("while the store's answer is on its way", () => {
       return stored;
     };
     const { pending } = await locks.inspect("a");
+    expect(pending.map(({ position, mode, processWaiters }) => [position, mode, processWaiters])).toEqual(
+      [1, 2, 3].map((position) => [position, "shared", 0]),
+    );
+    await theirs.release();
+    for (const one of all) await (await one).release();
+  });
+});
+
+describe("what is on its way out of the store", () => {
+  test("a claim that was withdrawn before the store was asked is not shown while its release is not there yet, nor are those behind it", async () => {
+    const { backend, clock, locks, other } = stage();
+    const theirs = await other().acquire("a");
+    const abort = new AbortController();
+    const first = failure(locks.acquire("a", { wait: Infinity, signal: abort.signal }));
+    const all = [1, 2, 3].map(() => locks.acquire("a", { wait: Infinity, mode: "shared" }));
+    await clock.advance(25_000);
+    const sent = gate();
+    backend.interfere.release = async (pass) => {
+      await sent.opened;
+      return await pass();
+    };
+    abort.abort();
+    await first;
+    expect((await backend.inspect("a")).pending.map(({ local }) => local?.waiters)).toContain(3);
+    const { pending } = await locks.inspect("a");
+    expect(pending.map(({ position, mode, processWaiters }) => [position, mode, processWaiters])).toEqual(
+      [1, 2, 3].map((position) => [position, "shared", 0]),
+    );
+    sent.open();
+    await theirs.release();
+    for (const one of all) await (await one).release();
+  });
+
+  test("a lease that is being released shows none behind it: they are listed themselves", async () => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a");
+    const all = [1, 2, 3].map(() => locks.acquire("a", { wait: Infinity, maxHold: "10m" }));
+    await clock.advance(25_000);
+    const sent = gate();
+    backend.interfere.release = backend.interfere.swap = async (pass) => {
+      await sent.opened;
+      return await pass();
+    };
+    const released = lease.release();
+    const { held, pending } = await locks.query("a");
+    expect(held.map(({ processWaiters }) => processWaiters)).toEqual([0]);
+    expect(pending.map(({ processWaiters }) => processWaiters)).toEqual([0, 0, 0]);
+    sent.open();
+    await released;
+    for (const one of all) await (await one).release();
+  });
+
+  test("nor does one that was lost, and is still in use", async () => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a");
+    const all = [1, 2, 3].map(() => locks.acquire("a", { wait: Infinity }));
+    await clock.advance(25_000);
+    expect((await backend.inspect("a")).held.map(({ local }) => local?.waiters)).toEqual([3]);
+    backend.listener!.lost(backend.steps[0]!.claims[0]!.id, { kind: "removed" });
+    expect(lease.signal.aborted).toBe(true);
+    const { held, pending } = await locks.query("a");
+    expect(held.map(({ processWaiters }) => processWaiters)).toEqual([0]);
+    expect(pending.map(({ processWaiters }) => processWaiters)).toEqual([0, 0, 0]);
+    await lease.release();
+    for (const one of all) await (await one).release();
+  });
+
+  test("a claim that was made, and withdrawn, while the store was asked is not shown, nor are those behind it", async () => {
+    const { backend, clock, locks, other } = stage();
+    const theirs = await other().acquire("a");
+    const all: Promise<{ release(): Promise<unknown> }>[] = [];
+    backend.query = async (prefix) => {
+      const abort = new AbortController();
+      const first = failure(locks.acquire("a", { wait: Infinity, signal: abort.signal }));
+      all.push(...[1, 2, 3].map(() => locks.acquire("a", { wait: Infinity, mode: "shared" })));
+      await clock.advance(25_000);
+      const stored = await ScriptedBackend.prototype.query.call(backend, prefix);
+      expect(stored.pending.map(({ local }) => local?.waiters)).toEqual([3]);
+      abort.abort();
+      await first;
+      await clock.advance(100);
+      expect((await backend.inspect("a")).pending.map(({ mode }) => mode)).toEqual(["shared"]);
+      return stored;
+    };
+    const { pending } = await locks.query("a", { timeout: "1m" });
     expect(pending.map(({ position, mode, processWaiters }) => [position, mode, processWaiters])).toEqual(
       [1, 2, 3].map((position) => [position, "shared", 0]),
     );
