@@ -189,6 +189,21 @@ describe("the past of a lock", () => {
     ]);
   });
 
+  test("a lease whose release had no answer was given back, and is not shown as lost", async () => {
+    const { clock, backend, locks } = stage();
+    const timeline = new Timeline();
+    const own = new OwnEvents(locks, timeline, () => clock.now());
+    own.backend = backend.name;
+    own.start();
+    onTestFinished(() => own.stop());
+    const lease = await locks.acquire("a");
+    backend.interfere.release = () => new Promise(() => {});
+    const released = lease.release();
+    await clock.advance(60_000);
+    expect(await released).toBe("unknown");
+    expect(timeline.segments("a", clock.now())).toMatchObject([{ kind: "hold", end: "over" }]);
+  });
+
   test("is bounded: 400 parts of a lock, ten minutes, 2,000 locks that are free", async () => {
     const looks = new Looks();
     for (let i = 0; i < 450; i++) looks.timeline.ownHold("a", String(i), "exclusive", 1, "over", looks.clock.now());
