@@ -62,12 +62,7 @@ async function looking<T>(engine: Engine, isMeant: Meant, ask: () => Promise<T>)
   }
 }
 
-function draw(
-  engine: Engine,
-  { held, pending, forced }: Snapshot,
-  isMeant: Meant,
-  ours: Ids,
-): Drawn {
+function draw(engine: Engine, { held, pending, forced }: Snapshot, isMeant: Meant, ours: Ids): Drawn {
   const own = new Map(engine.queues(isMeant).map((queue) => [queue.name, queue]));
   const wallMs = engine.clock.wall();
   const stored = new Map<string, Waiting[]>();
