@@ -44,11 +44,11 @@ type Meant = (name: string) => boolean;
 
 /**
  * The answer, and the ids of all claims of this process that may be in it: what the store shows of them may be over by then. Those that
- * hold or wait when it is asked, those that are being taken back, and those that are made meanwhile.
+ * hold or wait when it is asked, those that were lost or are being taken back, and those that are made meanwhile.
  */
 async function looking<T>(engine: Engine, isMeant: Meant, ask: () => Promise<T>): Promise<[T, Ids]> {
   const { parts, releases } = engine;
-  const ids = new Set(releases.claimIds);
+  const ids = new Set([...releases.claims, ...Array.from(releases.lost, ({ claim }) => claim)].map(({ id }) => id));
   for (const { holds, waiting } of engine.queues(isMeant)) {
     for (const { claim } of holds) ids.add(claim.id);
     for (const id of waiting.claimIds) ids.add(id);

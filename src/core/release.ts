@@ -87,7 +87,7 @@ export class Releases {
   /** Those whose holder waits for an answer. */
   readonly #waiting: Deadlines<Pending>;
   /** Lost, and still in use: the store may have their leases yet, until their users are done or the locks are closed. */
-  readonly #lost: Set<Hold> = new Set();
+  readonly lost: Set<Hold> = new Set();
   #lostMax = LOST_MAX;
   /** What goes on while no caller waits, with the claims that it is about. */
   readonly #behind: Map<Promise<unknown>, Claim> = new Map();
@@ -106,22 +106,22 @@ export class Releases {
   /** The hold is lost. Not one with a delay after an unclean end: the store keeps that. */
   keepLost(hold: Hold): void {
     if (hold.claim.lockDelayMs > 0) return;
-    this.#lost.add(hold);
-    if (this.#lost.size < this.#lostMax) return;
+    this.lost.add(hold);
+    if (this.lost.size < this.#lostMax) return;
     // Those that are never released are not kept for ever: the store has let go of them by now.
     const nowMs = this.#clock.now();
-    for (const lost of this.#lost) if (nowMs > lost.fromMs + 2 * lost.longestTtlMs) this.#lost.delete(lost);
-    this.#lostMax = Math.max(LOST_MAX, 2 * this.#lost.size);
+    for (const lost of this.lost) if (nowMs > lost.fromMs + 2 * lost.longestTtlMs) this.lost.delete(lost);
+    this.#lostMax = Math.max(LOST_MAX, 2 * this.lost.size);
   }
 
   /** A lost hold is no longer used: freed early. */
   async freeLost(hold: Hold): Promise<ReleaseResult> {
-    if (this.#lost.delete(hold)) await this.#free(hold);
+    if (this.lost.delete(hold)) await this.#free(hold);
     return "lost";
   }
 
   freeAllLost(): void {
-    for (const hold of this.#lost) void this.freeLost(hold);
+    for (const hold of this.lost) void this.freeLost(hold);
   }
 
   /** As {@link release}, where no caller wants to know what a backend has answered by mistake. */
@@ -161,11 +161,6 @@ export class Releases {
   /** Those that are being taken back, of which something may be in the store yet. */
   get claims(): readonly Claim[] {
     return [...this.#waiting.all().map(({ hold }) => hold.claim), ...this.#behind.values()];
-  }
-
-  /** And those that were lost, and are still in use. */
-  get claimIds(): readonly string[] {
-    return [...this.claims, ...Array.from(this.#lost, ({ claim }) => claim)].map(({ id }) => id);
   }
 
   /** Remembers what is still under way for a claim that is not waited for, until it has settled. `work`: whether the store answered. */

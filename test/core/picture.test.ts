@@ -229,6 +229,13 @@ test("isHeld(): a lease of any process, what is left of it, a quarantine; not th
   expect(await locks.isHeld("a")).toBe(true);
   await clock.advance(5000);
   expect(await locks.isHeld("a")).toBe(false);
+  // Its holder is gone: what is left after the ttl is the delay.
+  await other().acquire("b", { ttl: "10s", lockDelay: "5s", renew: false });
+  await clock.advance(12_000);
+  expect((await locks.inspect("b")).held.map(({ remainder }) => remainder)).toEqual(["lockDelay"]);
+  expect(await locks.isHeld("b")).toBe(true);
+  await clock.advance(5000);
+  expect(await locks.isHeld("b")).toBe(false);
   await locks.once("a", { keep: "1m" }, () => 1);
   expect(await locks.isHeld("a")).toBe(false);
   backend.inspect = async () => ({ held: [], pending: [], forced: [], quarantineMs: 10 });
