@@ -369,7 +369,9 @@ test("the first loss of a kind is seen, in the dashboard and by the alert: a ser
     readonly panels: readonly Panel[];
   };
   // What is indented goes on with the line before.
-  const alerts = readFileSync(join(ROOT, "docs/telemetry.md"), "utf8").replaceAll(/\n {2,}/g, " ").split("\n");
+  const alerts = readFileSync(join(ROOT, "docs/telemetry.md"), "utf8")
+    .replaceAll(/\n {2,}/g, " ")
+    .split("\n");
   const counters = Object.values(METRICS).flatMap((metric) =>
     metric.kind === "counter" ? [prometheusName(metric)] : [],
   );
