@@ -96,7 +96,9 @@ function shownHolding(
   lingering: boolean,
 ): LockHolder {
   const processHolders = users ?? count(local?.users);
-  const processWaiters = users !== undefined || ours.has(holding.id) ? 0 : count(local?.waiters);
+  // Behind what is left of a lease none waits: they have claims of their own by now, or are gone.
+  const isListed = users !== undefined || ours.has(holding.id) || holding.remainder !== undefined;
+  const processWaiters = isListed ? 0 : count(local?.waiters);
   return jsonSafe({
     ...holding,
     sinceMs: wallMs - holding.heldMs,

@@ -415,6 +415,21 @@ describe("what is on its way out of the store", () => {
     for (const one of all) await (await one).release();
   });
 
+  test("what is left of a lease has none behind it: those who wait do so elsewhere by now", async () => {
+    const { clock, locks, other } = stage();
+    const lease = await locks.acquire("a", { minHold: "1m", wait: Infinity });
+    const all = [1, 2, 3].map(() => locks.acquire("a", { wait: Infinity }));
+    await clock.advance(25_000);
+    expect(countWaiters(await other().inspect("a"))).toBe(3);
+    await lease.release();
+    await clock.advance(12_000);
+    const { held, pending } = await other().inspect("a");
+    expect(held.map(({ remainder, processWaiters }) => [remainder, processWaiters])).toEqual([["minHold", 0]]);
+    expect(pending.map(({ processWaiters }) => processWaiters)).toEqual([2]);
+    await clock.advance(30_000);
+    for (const one of all) await (await one).release();
+  });
+
   test("a claim that was made, and withdrawn, while the store was asked is not shown, nor are those behind it", async () => {
     const { backend, clock, locks, other } = stage();
     const theirs = await other().acquire("a");
