@@ -29,7 +29,7 @@ export function only(what: What, one: object): () => void {
   };
 }
 
-/** It counts now: what others counted before is told no more. */
+/** It counts now: what others counted before is reported no more. */
 export function replaceOthers(one: object): void {
   on.lastMetrics = one;
 }
