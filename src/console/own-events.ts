@@ -1,4 +1,5 @@
 /** What the locks of this process do, from their events, while someone watches: exact, and also of what is too short to be seen in the store. */
+import { holdOutcome } from "../telemetry/outcome.ts";
 import { Guard, listen } from "../telemetry/telemetry.ts";
 import type { Locks } from "../core/api.ts";
 import { LastValues, Rate } from "./percentiles.ts";
@@ -48,7 +49,8 @@ export class OwnEvents {
         holdEnd: (event) => {
           if (!isMeant(event)) return;
           this.#hold.add(event.heldMs ?? 0);
-          const end = event.end === "released" ? "over" : "lost";
+          // One whose release had no answer was given back all the same.
+          const end = holdOutcome(event) === "lost" ? "lost" : "over";
           this.#timeline.ownHold(event.name, String(event.fence), event.mode, event.heldMs ?? 0, end, this.#now());
         },
         lost: (event) => {

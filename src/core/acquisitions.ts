@@ -3,7 +3,7 @@ import { Acquisition } from "./acquisition.ts";
 import type { AcquisitionFront } from "./acquisition-front.ts";
 import type { Shown } from "./shown.ts";
 import type { Blockers } from "../contract/answer.ts";
-import type { Granted, LocalFacts, Refused } from "../contract/backend.ts";
+import type { Claim, Granted, LocalFacts, Refused } from "../contract/backend.ts";
 import type { SentAt } from "../contract/clock.ts";
 import type { Done, Grant } from "./grant.ts";
 import { remove } from "./list.ts";
@@ -18,6 +18,8 @@ export interface ClaimParts extends Runtime {
   readonly releases: Releases;
   /** Whose locks these are, for those who hold several. */
   readonly locks: object;
+  /** While the store is asked what it knows, each claim that is made is noted: see picture.ts. */
+  readonly looks: ReadonlySet<(claim: Claim) => void>;
 }
 
 /** Whether the answer to a claim's question would be worth nothing. */
@@ -93,6 +95,7 @@ export abstract class Acquisitions implements AcquisitionFront<Acquisition<Reque
     const claim = toClaim(chance.id(), this.name, holder, request.options, request.waits);
     const acquisition = new Acquisition(this.#parts, claim, request, this);
     acquisition.untilMs = request.untilMs;
+    for (const note of this.#parts.looks) note(claim);
     if (this.claims.length === 0) this.claims = [acquisition];
     else this.claims.push(acquisition);
     // What its caller holds is looked for by those who find deadlocks: it is there from the start.
@@ -103,7 +106,7 @@ export abstract class Acquisitions implements AcquisitionFront<Acquisition<Reque
   protected callOff(acquisition: Acquisition<Request>): void {
     remove(this.claims, acquisition);
     if (this.isSilent(acquisition)) this.#silences++;
-    this.#parts.releases.track(acquisition.claim.name, acquisition.callOff());
+    this.#parts.releases.track(acquisition.claim, acquisition.callOff());
   }
 
   /** More claims at the store than requests that want them: the youngest go, and those that no request wants, or should inherit. */

@@ -107,8 +107,8 @@ class Past implements Queue, AcquisitionFront<Acquisition<Request>> {
 
   #callOff(): void {
     this.#engine.past.delete(this.#own.id);
-    const left = this.#acquisition?.callOff();
-    if (left !== undefined) this.#engine.releases.track(this.name, left);
+    const acquisition = this.#acquisition;
+    if (acquisition !== undefined) this.#engine.releases.track(acquisition.claim, acquisition.callOff());
   }
 
   onEnded(

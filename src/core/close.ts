@@ -88,7 +88,7 @@ async function end(engine: Engine): Promise<void> {
   const { clock, releases } = engine;
   engine.releaseAll();
   await releases.settled(STORE_MAX_MS);
-  const left = [...new Set(releases.names)];
+  const left = [...new Set(releases.claims.map(({ name }) => name))];
   await within(clock, engine.stop(), STORE_MAX_MS);
   const failure = await closeBackend(engine);
   if (left.length > 0) throw leftovers(engine.backend.name, left, failure);

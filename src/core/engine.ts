@@ -6,7 +6,7 @@ import { hostname } from "node:os";
 import { readLoss } from "../contract/answer.ts";
 import { Deadlines } from "../contract/deadlines.ts";
 import type { LocksOptions } from "./api.ts";
-import type { Backend } from "../contract/backend.ts";
+import type { Backend, Claim } from "../contract/backend.ts";
 import { type Chance, systemChance } from "../contract/random.ts";
 import { type Clock, SleepDetector, systemClock } from "../contract/clock.ts";
 import { asBackendError, LockClosedError } from "../contract/errors.ts";
@@ -45,7 +45,7 @@ export class Engine {
   readonly #lingering: Lingering;
   /** By the id of their claim, those past the queues whose grant is not here: they hear the news of it. See by-claim.ts. */
   readonly past: Map<string, (loss?: LossReason) => void> = new Map();
-  readonly parts: QueueParts;
+  readonly parts: QueueParts & { readonly looks: Set<(claim: Claim) => void> };
   readonly #queues: Queues;
   readonly #waits: Deadlines<Request>;
   #thread: RenewThread | undefined;
@@ -63,7 +63,7 @@ export class Engine {
     const releases = (this.releases = new Releases(runtime));
     const watchdog = (this.watchdog = new Watchdog(runtime, this.#waits));
     const lingering = (this.#lingering = new Lingering(clock));
-    this.parts = { ...runtime, holder, closing: this, contention, releases, watchdog, lingering };
+    this.parts = { ...runtime, holder, looks: new Set(), closing: this, contention, releases, watchdog, lingering };
     this.#queues = new Queues(this.parts);
     try {
       backend.listen?.({

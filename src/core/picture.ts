@@ -4,7 +4,7 @@
  */
 import type { LockHolder, LockSnapshot, LocksSnapshot, OutcomeFacts } from "./api.ts";
 import { askStore } from "./ask-store.ts";
-import type { Holding, KeptOutcome, Snapshot, Waiting } from "../contract/backend.ts";
+import type { Claim, Holding, KeptOutcome, Snapshot, Waiting } from "../contract/backend.ts";
 import { clipped, HOLDER_MAX } from "../contract/foreign.ts";
 import type { Engine } from "./engine.ts";
 import type { LocalQueue } from "./local-queue.ts";
@@ -15,18 +15,22 @@ import { withStored } from "./stored-snapshot.ts";
 
 export async function query(engine: Engine, prefix: string, asked: QuerySpec): Promise<LocksSnapshot> {
   const { backend } = engine;
-  const look = looking(engine, (name) => name.startsWith(prefix));
-  const found = await askStore(engine, "query()", asked, () => backend.query(prefix));
+  const isMeant: Meant = (name) => name.startsWith(prefix);
+  const [found, ours] = await looking(engine, isMeant, () =>
+    askStore(engine, "query()", asked, () => backend.query(prefix)),
+  );
   const stored = checkedSnapshot(backend.name, "query", found);
-  return withStored(jsonSafe(look(stored)), { backend: backend.name, snapshot: stored });
+  return withStored(jsonSafe(draw(engine, stored, isMeant, ours)), { backend: backend.name, snapshot: stored });
 }
 
 export async function inspect(engine: Engine, name: string, asked: QuerySpec): Promise<LockSnapshot> {
   const { backend } = engine;
-  const look = looking(engine, (one) => one === name);
-  const found = await askStore(engine, "inspect()", asked, () => backend.inspect(name), name);
+  const isMeant: Meant = (one) => one === name;
+  const [found, ours] = await looking(engine, isMeant, () =>
+    askStore(engine, "inspect()", asked, () => backend.inspect(name), name),
+  );
   const state = checkedState(backend.name, found);
-  const drawn = look(state);
+  const drawn = draw(engine, state, isMeant, ours);
   const { quarantineMs, outcome } = state;
   const limit = (drawn.held[0] ?? drawn.pending[0])?.limit;
   return jsonSafe({ name, limit, ...drawn, quarantineMs, outcome: outcome && factsOf(outcome) });
@@ -36,21 +40,29 @@ type Drawn = Omit<LocksSnapshot, "toJSON">;
 
 type Ids = ReadonlySet<string | undefined>;
 
-/** What the store shows of this process may be over when the answer is here: it is known by what was there when it was asked. */
-function looking(engine: Engine, isMeant: (name: string) => boolean): (found: Snapshot) => Drawn {
-  const ids = engine
-    .queues(isMeant)
-    .flatMap(({ holds, waiting }) => [...holds.map(({ claim }) => claim.id), ...waiting.claimIds]);
-  const before: Ids = new Set(ids);
-  return (found) => draw(engine, found, isMeant, before);
+type Meant = (name: string) => boolean;
+
+/**
+ * The answer, and the ids of all claims of this process that may be in it: what the store shows of them may be over by then. Those that
+ * hold or wait when it is asked, those that were lost or are being taken back, and those that are made meanwhile.
+ */
+async function looking<T>(engine: Engine, isMeant: Meant, ask: () => Promise<T>): Promise<[T, Ids]> {
+  const { parts, releases } = engine;
+  const ids = new Set([...releases.claims, ...Array.from(releases.lost, ({ claim }) => claim)].map(({ id }) => id));
+  for (const { holds, waiting } of engine.queues(isMeant)) {
+    for (const { claim } of holds) ids.add(claim.id);
+    for (const id of waiting.claimIds) ids.add(id);
+  }
+  const note = ({ id, name }: Claim): void => void (isMeant(name) && ids.add(id));
+  parts.looks.add(note);
+  try {
+    return [await ask(), ids];
+  } finally {
+    parts.looks.delete(note);
+  }
 }
 
-function draw(
-  engine: Engine,
-  { held, pending, forced }: Snapshot,
-  isMeant: (name: string) => boolean,
-  before: Ids,
-): Drawn {
+function draw(engine: Engine, { held, pending, forced }: Snapshot, isMeant: Meant, ours: Ids): Drawn {
   const own = new Map(engine.queues(isMeant).map((queue) => [queue.name, queue]));
   const wallMs = engine.clock.wall();
   const stored = new Map<string, Waiting[]>();
@@ -61,11 +73,11 @@ function draw(
   }
   for (const name of own.keys()) if (!stored.has(name)) stored.set(name, []);
   const granted: Ids = new Set(held.map(({ id }) => id));
-  const waiting = Array.from(stored, ([name, all]) => inOrder(engine, all, waitingIn(own.get(name), granted), before));
+  const waiting = Array.from(stored, ([name, all]) => inOrder(engine, all, waitingIn(own.get(name), granted), ours));
   return {
     held: held.map((holding) => {
       const hold = own.get(holding.name)?.holds.find(({ firstFence }) => firstFence === holding.fence);
-      return shownHolding(holding, wallMs, hold?.leases.length, before, hold?.isIdle === true);
+      return shownHolding(holding, wallMs, hold?.leases.length, ours, hold?.isIdle === true);
     }),
     pending: waiting.flat().map(({ entry, waiters }) => {
       const { local: _, order: _order, ...rest } = entry;
@@ -80,11 +92,13 @@ function shownHolding(
   { local, ...holding }: Holding,
   wallMs: number,
   users: number | undefined,
-  before: Ids,
+  ours: Ids,
   lingering: boolean,
 ): LockHolder {
   const processHolders = users ?? count(local?.users);
-  const processWaiters = users !== undefined || before.has(holding.id) ? 0 : count(local?.waiters);
+  // Behind what is left of a lease none waits: they have claims of their own by now, or are gone.
+  const isListed = users !== undefined || ours.has(holding.id) || holding.remainder !== undefined;
+  const processWaiters = isListed ? 0 : count(local?.waiters);
   return jsonSafe({
     ...holding,
     sinceMs: wallMs - holding.heldMs,
@@ -116,11 +130,11 @@ function inOrder(
   engine: Engine,
   found: readonly Waiting[],
   { requests, claimIds }: LocalQueue["waiting"],
-  before: Ids,
+  ours: Ids,
 ): readonly Placed[] {
   const own = requests.map((request, at) => ownEntry(engine, request, claimIds[at]));
   const isOwn = ({ id }: Waiting): boolean => id !== undefined && claimIds.includes(id);
-  const stored = found.filter((one) => isOwn(one) || !before.has(one.id));
+  const stored = found.filter((one) => isOwn(one) || !ours.has(one.id));
   const lastOwn = stored.findLastIndex(isOwn);
   const placed: Placed[] = claimIds.length === 0 ? own.splice(0) : [];
   for (const [at, entry] of stored.entries()) {

@@ -89,10 +89,10 @@ export class Releases {
   /** Those whose holder waits for an answer. */
   readonly #waiting: Deadlines<Pending>;
   /** Lost, and still in use: the store may have their leases yet, until their users are done or the locks are closed. */
-  readonly #lost: Set<Hold> = new Set();
+  readonly lost: Set<Hold> = new Set();
   #lostMax = LOST_MAX;
-  /** What goes on while no caller waits, with the names of the locks. */
-  readonly #behind: Map<Promise<unknown>, string> = new Map();
+  /** What goes on while no caller waits, with the claims that it is about. */
+  readonly #behind: Map<Promise<unknown>, Claim> = new Map();
   #idle: ((is: true) => void) | undefined;
   /** How often the store has answered. */
   #answers = 0;
@@ -108,22 +108,22 @@ export class Releases {
   /** The hold is lost. Not one with a delay after an unclean end: the store keeps that. */
   keepLost(hold: Hold): void {
     if (hold.claim.lockDelayMs > 0) return;
-    this.#lost.add(hold);
-    if (this.#lost.size < this.#lostMax) return;
+    this.lost.add(hold);
+    if (this.lost.size < this.#lostMax) return;
     // Those that are never released are not kept for ever: the store has let go of them by now.
     const nowMs = this.#clock.now();
-    for (const lost of this.#lost) if (nowMs > lost.fromMs + 2 * lost.longestTtlMs) this.#lost.delete(lost);
-    this.#lostMax = Math.max(LOST_MAX, 2 * this.#lost.size);
+    for (const lost of this.lost) if (nowMs > lost.fromMs + 2 * lost.longestTtlMs) this.lost.delete(lost);
+    this.#lostMax = Math.max(LOST_MAX, 2 * this.lost.size);
   }
 
   /** A lost hold is no longer used: freed early. */
   async freeLost(hold: Hold): Promise<ReleaseResult> {
-    if (this.#lost.delete(hold)) await this.#free(hold);
+    if (this.lost.delete(hold)) await this.#free(hold);
     return "lost";
   }
 
   freeAllLost(): void {
-    for (const hold of this.#lost) void this.freeLost(hold);
+    for (const hold of this.lost) void this.freeLost(hold);
   }
 
   /** As {@link release}, where no caller wants to know what a backend has answered by mistake. */
@@ -161,14 +161,14 @@ export class Releases {
     });
   }
 
-  /** The names of the locks of which something may be in the store yet. */
-  get names(): readonly string[] {
-    return [...this.#waiting.all().map(({ hold }) => hold.claim.name), ...this.#behind.values()];
+  /** Those that are being taken back, of which something may be in the store yet. */
+  get claims(): readonly Claim[] {
+    return [...this.#waiting.all().map(({ hold }) => hold.claim), ...this.#behind.values()];
   }
 
   /** Remembers what is still under way for a claim that is not waited for, until it has settled. `work`: whether the store answered. */
-  track(name: string, work: Promise<boolean>): void {
-    this.#behind.set(work, name);
+  track(claim: Claim, work: Promise<boolean>): void {
+    this.#behind.set(work, claim);
     const forget = (isAnswered: boolean): void => {
       if (isAnswered) this.#answers++;
       this.#behind.delete(work);
@@ -253,7 +253,7 @@ export class Releases {
       this.#heardAgain(pending, was);
       return was !== undefined;
     });
-    this.track(claim.name, asked);
+    this.track(claim, asked);
     const patienceMs = Math.min(PATIENCE_MAX_MS, ttlMs / 3, trustedUntilMs - nowMs);
     // At its very end too, the store gets the time of an answer.
     if (!pending.answered) this.#waiting.set(pending, nowMs + Math.max(PATIENCE_MIN_MS, patienceMs));

@@ -99,7 +99,7 @@ export function listen(listeners: Listeners, guard: Guard): () => void {
   on(acquireChannel.asyncEnd as Channel, listeners.acquireEnd);
   on(holdChannel.start as Channel, listeners.holdStart);
   on(holdChannel.error as Channel, listeners.holdEnd);
-  on(holdChannel.end as Channel, listeners.holdEnd);
+  on(holdChannel.end as Channel, unlessLost(listeners.holdEnd));
   on(lostChannel, listeners.lost);
   on(renewChannel, listeners.renew);
   on(forceReleaseChannel, listeners.forceRelease);
@@ -109,6 +109,11 @@ export function listen(listeners: Listeners, guard: Guard): () => void {
     isOver = true;
     for (const end of ends.splice(0)) end();
   };
+}
+
+/** A loss was heard of when it came: the release that follows is not another end. */
+function unlessLost(holdEnd: Listeners["holdEnd"]): Listeners["holdEnd"] {
+  return holdEnd && ((event) => (event.error === undefined ? holdEnd(event) : undefined));
 }
 
 /** As telemetry that was turned on. */

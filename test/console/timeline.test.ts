@@ -1,6 +1,7 @@
 /** What is made of the answers of a store, one after the other: rows, bars that say when a renewal is late, and the past of a lock. */
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
+import { OwnEvents } from "../../src/console/own-events.ts";
 import { LastValues, Rate } from "../../src/console/percentiles.ts";
 import { Rows } from "../../src/console/rows.ts";
 import { Timeline } from "../../src/console/timeline.ts";
@@ -8,6 +9,7 @@ import type { LockRow } from "../../src/console/wire.ts";
 import type { Locks } from "../../src/core/api.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { FakeClock } from "../../src/testing/fake-clock.ts";
+import { stage } from "../core/scripted.ts";
 
 const NO_MARKS = { quarantines: new Map<string, number>(), deadlocked: new Set<string>() };
 
@@ -166,6 +168,40 @@ describe("the past of a lock", () => {
     await looks.look(1000);
     looks.timeline.ownHold("b", String(other.fence), "exclusive", 1500, "over", looks.clock.now());
     expect(looks.past("b")).toEqual(["hold web:1 over 1500"]);
+  });
+
+  test("a lease that was lost is over when it was lost, and once: its user releases it later", async () => {
+    const { clock, backend, locks } = stage();
+    const timeline = new Timeline();
+    const own = new OwnEvents(locks, timeline, () => clock.now());
+    own.backend = backend.name;
+    own.start();
+    onTestFinished(() => own.stop());
+    const lease = await locks.acquire("a");
+    await clock.advance(1000);
+    backend.listener!.lost(backend.steps[0]!.claims[0]!.id, { kind: "removed" });
+    const lostMs = clock.now();
+    await clock.advance(5000);
+    await lease.release();
+    expect(await own.figures()).toMatchObject({ hold: { count: 1, p50Ms: 1000 }, lost: 1 });
+    expect(timeline.segments("a", clock.now())).toMatchObject([
+      { kind: "hold", sinceMs: lostMs - 1000, endMs: lostMs, end: "lost" },
+    ]);
+  });
+
+  test("a lease whose release had no answer was given back, and is not shown as lost", async () => {
+    const { clock, backend, locks } = stage();
+    const timeline = new Timeline();
+    const own = new OwnEvents(locks, timeline, () => clock.now());
+    own.backend = backend.name;
+    own.start();
+    onTestFinished(() => own.stop());
+    const lease = await locks.acquire("a");
+    backend.interfere.release = () => new Promise(() => {});
+    const released = lease.release();
+    await clock.advance(60_000);
+    expect(await released).toBe("unknown");
+    expect(timeline.segments("a", clock.now())).toMatchObject([{ kind: "hold", end: "over" }]);
   });
 
   test("is bounded: 400 parts of a lock, ten minutes, 2,000 locks that are free", async () => {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { LockBackendError, LockClosedError, LockDeadlockError, LockLostError } from "../../src/contract/errors.ts";
 import { FenceRejectedError } from "../../src/fence/rejected.ts";
 import { countWaiters } from "../../src/core/read-snapshot.ts";
-import { failure, gate, stage } from "./scripted.ts";
+import { failure, gate, ScriptedBackend, stage } from "./scripted.ts";
 
 const sorted = (names: readonly (string | undefined)[]): readonly (string | undefined)[] => names.toSorted();
 
@@ -229,6 +229,13 @@ test("isHeld(): a lease of any process, what is left of it, a quarantine; not th
   expect(await locks.isHeld("a")).toBe(true);
   await clock.advance(5000);
   expect(await locks.isHeld("a")).toBe(false);
+  // Its holder is gone: what is left after the ttl is the delay.
+  await other().acquire("b", { ttl: "10s", lockDelay: "5s", renew: false });
+  await clock.advance(12_000);
+  expect((await locks.inspect("b")).held.map(({ remainder }) => remainder)).toEqual(["lockDelay"]);
+  expect(await locks.isHeld("b")).toBe(true);
+  await clock.advance(5000);
+  expect(await locks.isHeld("b")).toBe(false);
   await locks.once("a", { keep: "1m" }, () => 1);
   expect(await locks.isHeld("a")).toBe(false);
   backend.inspect = async () => ({ held: [], pending: [], forced: [], quarantineMs: 10 });
@@ -341,6 +348,106 @@ describe("while the store's answer is on its way", () => {
       return stored;
     };
     const { pending } = await locks.inspect("a");
+    expect(pending.map(({ position, mode, processWaiters }) => [position, mode, processWaiters])).toEqual(
+      [1, 2, 3].map((position) => [position, "shared", 0]),
+    );
+    await theirs.release();
+    for (const one of all) await (await one).release();
+  });
+});
+
+describe("what is on its way out of the store", () => {
+  test("a claim that was withdrawn before the store was asked is not shown while its release is not there yet, nor are those behind it", async () => {
+    const { backend, clock, locks, other } = stage();
+    const theirs = await other().acquire("a");
+    const abort = new AbortController();
+    const first = failure(locks.acquire("a", { wait: Infinity, signal: abort.signal }));
+    const all = [1, 2, 3].map(() => locks.acquire("a", { wait: Infinity, mode: "shared" }));
+    await clock.advance(25_000);
+    const sent = gate();
+    backend.interfere.release = async (pass) => {
+      await sent.opened;
+      return await pass();
+    };
+    abort.abort();
+    await first;
+    expect((await backend.inspect("a")).pending.map(({ local }) => local?.waiters)).toContain(3);
+    const { pending } = await locks.inspect("a");
+    expect(pending.map(({ position, mode, processWaiters }) => [position, mode, processWaiters])).toEqual(
+      [1, 2, 3].map((position) => [position, "shared", 0]),
+    );
+    sent.open();
+    await theirs.release();
+    for (const one of all) await (await one).release();
+  });
+
+  test("a lease that is being released shows none behind it: they are listed themselves", async () => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a");
+    const all = [1, 2, 3].map(() => locks.acquire("a", { wait: Infinity, maxHold: "10m" }));
+    await clock.advance(25_000);
+    const sent = gate();
+    backend.interfere.release = backend.interfere.swap = async (pass) => {
+      await sent.opened;
+      return await pass();
+    };
+    const released = lease.release();
+    const { held, pending } = await locks.query("a");
+    expect(held.map(({ processWaiters }) => processWaiters)).toEqual([0]);
+    expect(pending.map(({ processWaiters }) => processWaiters)).toEqual([0, 0, 0]);
+    sent.open();
+    await released;
+    for (const one of all) await (await one).release();
+  });
+
+  test("nor does one that was lost, and is still in use", async () => {
+    const { backend, clock, locks } = stage();
+    const lease = await locks.acquire("a");
+    const all = [1, 2, 3].map(() => locks.acquire("a", { wait: Infinity }));
+    await clock.advance(25_000);
+    expect((await backend.inspect("a")).held.map(({ local }) => local?.waiters)).toEqual([3]);
+    backend.listener!.lost(backend.steps[0]!.claims[0]!.id, { kind: "removed" });
+    expect(lease.signal.aborted).toBe(true);
+    const { held, pending } = await locks.query("a");
+    expect(held.map(({ processWaiters }) => processWaiters)).toEqual([0]);
+    expect(pending.map(({ processWaiters }) => processWaiters)).toEqual([0, 0, 0]);
+    await lease.release();
+    for (const one of all) await (await one).release();
+  });
+
+  test("what is left of a lease has none behind it: those who wait do so elsewhere by now", async () => {
+    const { clock, locks, other } = stage();
+    const lease = await locks.acquire("a", { minHold: "1m", wait: Infinity });
+    const all = [1, 2, 3].map(() => locks.acquire("a", { wait: Infinity }));
+    await clock.advance(25_000);
+    expect(countWaiters(await other().inspect("a"))).toBe(3);
+    await lease.release();
+    await clock.advance(12_000);
+    const { held, pending } = await other().inspect("a");
+    expect(held.map(({ remainder, processWaiters }) => [remainder, processWaiters])).toEqual([["minHold", 0]]);
+    expect(pending.map(({ processWaiters }) => processWaiters)).toEqual([2]);
+    await clock.advance(30_000);
+    for (const one of all) await (await one).release();
+  });
+
+  test("a claim that was made, and withdrawn, while the store was asked is not shown, nor are those behind it", async () => {
+    const { backend, clock, locks, other } = stage();
+    const theirs = await other().acquire("a");
+    const all: Promise<{ release(): Promise<unknown> }>[] = [];
+    backend.query = async (prefix) => {
+      const abort = new AbortController();
+      const first = failure(locks.acquire("a", { wait: Infinity, signal: abort.signal }));
+      all.push(...[1, 2, 3].map(() => locks.acquire("a", { wait: Infinity, mode: "shared" })));
+      await clock.advance(25_000);
+      const stored = await ScriptedBackend.prototype.query.call(backend, prefix);
+      expect(stored.pending.map(({ local }) => local?.waiters)).toEqual([3]);
+      abort.abort();
+      await first;
+      await clock.advance(100);
+      expect((await backend.inspect("a")).pending.map(({ mode }) => mode)).toEqual(["shared"]);
+      return stored;
+    };
+    const { pending } = await locks.query("a", { timeout: "1m" });
     expect(pending.map(({ position, mode, processWaiters }) => [position, mode, processWaiters])).toEqual(
       [1, 2, 3].map((position) => [position, "shared", 0]),
     );

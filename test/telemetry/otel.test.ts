@@ -624,6 +624,11 @@ test("a provider that fails is the caller's to hear of, and leaves nothing turne
   expect(() => instrument({ meterProvider: { getMeter } })).toThrow("no meter");
   expect(holdChannel.hasSubscribers).toBe(false);
   instrument({ traces: false }).end();
+  // Also where it fails late.
+  const made = { record() {}, add() {} };
+  const meter = { createHistogram: () => made, createCounter: () => made };
+  expect(() => instrument({ traces: false, meterProvider: { getMeter: () => meter } as never })).toThrow(TypeError);
+  expect([acquireChannel.hasSubscribers, holdChannel.hasSubscribers]).toEqual([false, false]);
 });
 
 test("the holder's text in a span has no password, and cannot drive a terminal", async () => {

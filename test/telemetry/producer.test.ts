@@ -292,6 +292,17 @@ test("a producer that was replaced stays silent, also when the other one has end
   expect((await producer.collect()).resourceMetrics.scopeMetrics).toEqual([]);
 });
 
+test("what could not be turned on has replaced nothing: an ended producer is still reported", async () => {
+  const { producer, read } = produced();
+  const { locks } = stage();
+  await locks.run("a", () => {});
+  producer.end();
+  const meterProvider = { getMeter: () => ({}) } as never;
+  expect(() => instrument({ traces: false, meterProvider })).toThrow(TypeError);
+  expect(() => instrument({ tracerProvider: {} as never })).toThrow(TypeError);
+  expect(pointsOf(await read(), "hold")).toMatchObject([{ value: { count: 1 } }]);
+});
+
 test("stores without number do not let the rare figures grow: what is beyond a thousand series counts as one", async () => {
   const { producer } = produced({ template: (name) => name });
   for (let i = 0; i < 3000; i++)

@@ -7,7 +7,7 @@ import { endedBy, Guard, type Telemetry } from "../telemetry.ts";
 import { SCOPE } from "./attributes.ts";
 import { contextStorage } from "./context-storage.ts";
 import { meter } from "./meters.ts";
-import { only } from "./once.ts";
+import { only, replaceOthers } from "./once.ts";
 import { Spans } from "./spans.ts";
 
 /** Spans are linked after their start from this version on. */
@@ -42,12 +42,15 @@ export function instrument(options: InstrumentOptions = {}): Telemetry {
   };
   try {
     ends.push(only("instrument", ends));
-    if (wants.metrics) ends.push(only("metrics", ends));
-    if (wants.metrics) ends.push(meter((meterProvider ?? metrics).getMeter(SCOPE), templates, guard));
+    if (wants.metrics) {
+      ends.push(only("metrics", ends));
+      ends.push(meter((meterProvider ?? metrics).getMeter(SCOPE), templates, guard));
+    }
     if (wants.traces) {
       const spans = new Spans((tracerProvider ?? trace).getTracer(SCOPE), templates, guard, contextStorage());
       ends.push(() => spans.end());
     }
+    if (wants.metrics) replaceOthers(ends);
   } catch (error) {
     endAll();
     throw error;

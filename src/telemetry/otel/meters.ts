@@ -18,9 +18,12 @@ export function meter(given: Meter, templates: Templates, guard: Guard): () => v
     fenceRejected: counter(given, METRICS.fenceRejected),
     deadlocks: counter(given, METRICS.deadlocks),
   };
+  // All that may fail comes first: what listens must not be left behind.
+  const gauges = (["held", "waiting"] as const).map((metric) => {
+    return [metric, given.createObservableUpDownCounter(METRICS[metric].name, optionsOf(METRICS[metric]))] as const;
+  });
   const figures = new Figures(templates, guard, (metric, facts) => instruments[metric](attributesOf(facts)));
-  const ends = (["held", "waiting"] as const).map((metric) => {
-    const gauge = given.createObservableUpDownCounter(METRICS[metric].name, optionsOf(METRICS[metric]));
+  const ends = gauges.map(([metric, gauge]) => {
     const observe = (result: ObservableResult): void => {
       for (const group of figures.groups) result.observe(group[metric], attributesOf(factsOf(group)));
     };

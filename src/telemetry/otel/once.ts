@@ -24,10 +24,14 @@ const on: On = ((globalThis as { [ON]?: On })[ON] ??= {});
 export function only(what: What, one: object): () => void {
   if (on[what] !== undefined) throw new Error(WHY[what]);
   on[what] = one;
-  if (what === "metrics") on.lastMetrics = one;
   return () => {
     if (on[what] === one) on[what] = undefined;
   };
+}
+
+/** It counts now: what others counted before is reported no more. */
+export function replaceOthers(one: object): void {
+  on.lastMetrics = one;
 }
 
 /** Whether another has counted since, also where that has ended: it may still tell what it counted. */

@@ -9,7 +9,7 @@ import { METRIC_NAMES, METRICS, type MetricName } from "../metrics.ts";
 import { addUp, type Sum, type Sums } from "../sums.ts";
 import { endedBy, Guard, type Telemetry } from "../telemetry.ts";
 import { attributesOf, SCOPE, valueTypeOf } from "./attributes.ts";
-import { isReplaced, only } from "./once.ts";
+import { isReplaced, only, replaceOthers } from "./once.ts";
 
 export type MetricProducerOptions = TemplateOptions;
 
@@ -84,6 +84,7 @@ export function metricProducer(options: MetricProducerOptions = {}): MetricProdu
   const self = {};
   const leave = only("metrics", self);
   const sums = addUp(new Templates(template, guard), guard);
+  replaceOthers(self);
   const time = sinceNow();
   return {
     ...endedBy(() => {
