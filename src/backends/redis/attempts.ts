@@ -101,8 +101,9 @@ export class Attempts {
 
   /** A process's first attempt, and each that needs more than the script. */
   async #firstAttempt(claim: Claim): Promise<Granted | Refused> {
-    const { inbox } = this.#parts;
+    const { connection, inbox } = this.#parts;
     if (inbox.ready || inbox.tried) return this.#enter(claim, claim.queues);
+    const breaks = connection.breaks();
     void inbox.open();
     // Another process may have queued this very claim, and without a place of its own it would give that up.
     const answer = claim.resumes === true ? undefined : await this.#enter(claim, false);
@@ -110,7 +111,7 @@ export class Attempts {
     // gone. All works without messages too, so this does not wait long for them.
     await inbox.openWithin(Math.min(INBOX_WAIT_MS, claim.ttlMs / 4));
     return answer === undefined || (!answer.granted && claim.queues && answer.outcome === undefined)
-      ? this.#enter(claim, claim.queues)
+      ? this.#enter(claim, claim.queues, ATTEMPT, 0, breaks)
       : answer;
   }
 
@@ -133,16 +134,23 @@ export class Attempts {
 
   /**
    * With a quarantine every claim goes this way: one that would outlast the quarantine is rejected, and so is one on a server whose settings
-   * make the quarantine useless. `way`: the script, if it is not attempt.
+   * make the quarantine useless. `way`: the script, if it is not attempt. `breaks`: as it was before the first of several questions, of
+   * each of which a copy may still come.
    */
-  async #enter(claim: Claim, queues: boolean, way: Way = ATTEMPT, follows = 0): Promise<Granted | Refused> {
-    const { connection, names, settings, scripts, terms, checks, claims, releases } = this.#parts;
+  async #enter(
+    claim: Claim,
+    queues: boolean,
+    way: Way = ATTEMPT,
+    follows = 0,
+    breaks: number = this.#parts.connection.breaks(),
+  ): Promise<Granted | Refused> {
+    const { names, settings, scripts, terms, checks, claims, releases } = this.#parts;
     if (settings.quarantineMs > 0) await checks.check(claim).catch(scripts.explained(claim.name));
     const key = names.lock(claim.name);
     const args = [claim.id, terms.of(claim, queues, way.crowd), ...way.args];
     const sentMs = settings.clock.now();
     const entry = claims.add(claim, sentMs);
-    entry.breaks = connection.breaks();
+    entry.breaks = breaks;
     claims.begin(entry, ENTERING);
     let reply: unknown;
     try {
@@ -194,12 +202,12 @@ export class Attempts {
 
   /** Tries again for a lock with many lapsed tickets, as long as the claim is wanted. The store does not know the claim yet. */
   #follow(claim: Claim, entry: Entry, queues: boolean, follows: number): Refused | Promise<Granted | Refused> {
-    const { claims } = this.#parts;
+    const { connection, claims } = this.#parts;
     const isWanted = entry.state === "wanted";
     if (isWanted && !claims.isClosing && follows < FOLLOWS_MAX)
-      return this.#enter(claim, queues, undefined, follows + 1);
+      return this.#enter(claim, queues, ATTEMPT, follows + 1, entry.breaks);
     if (isWanted) claims.left(entry, true);
-    return { granted: false, heldBy: [], retryMs: BUSY_MS };
+    return { granted: false, heldBy: [], retryMs: BUSY_MS, sentTwice: connection.breaks() !== entry.breaks };
   }
 
   #failed(claim: Claim, entry: Entry, key: string, queues: boolean, error: unknown): LockBackendError {
