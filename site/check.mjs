@@ -1,13 +1,13 @@
 /**
  * Walks the built site in Chromium as a reader does: the home page, a search, a recipe, an error's page by the address that the error names,
- * the API reference, the Chinese page; wide and narrow, light and dark. It fails where a page is missing, throws in the browser, or is wider
- * than its window. Pictures go to site/shots (or to the folder that is given): look at them.
+ * the API reference, the Chinese page; wide and narrow, light and dark; and then every page there is, on a telephone. It fails where a page
+ * is missing, throws in the browser, or is wider than its window. Pictures go to site/shots (or to the folder that is given): look at them.
  *
  *   npm run docs:check            # builds the site first
  *   npm run docs:check -- --built # takes the one that is there
  */
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { chromium } from "playwright-core";
@@ -105,7 +105,7 @@ async function walk(browser, origin) {
   for (const colorScheme of ["light", "dark"]) {
     for (const [size, width, height] of [
       ["wide", 1280, 860],
-      ["narrow", 390, 780],
+      ["narrow", 360, 740],
     ]) {
       const look = (page) => ({ name: `${page}-${size}-${colorScheme}`, width, height, colorScheme });
       await at("", { ...look("home"), act: heading("Holdfast") });
@@ -126,8 +126,8 @@ async function walk(browser, origin) {
   });
   await at("start", {
     name: "search-recipe-narrow",
-    width: 390,
-    height: 780,
+    width: 360,
+    height: 740,
     act: async (tab) => {
       await search(tab, "double submit", "Double submit");
     },
@@ -159,12 +159,28 @@ async function walk(browser, origin) {
   await at("decisions/", { name: "decisions", act: heading("Decisions") });
   await at("benchmarks", {
     name: "benchmarks-narrow-dark",
-    width: 390,
-    height: 780,
+    width: 360,
+    height: 740,
     colorScheme: "dark",
     act: heading("Benchmarks"),
   });
   await at("console", { name: "console", act: heading("console") });
+}
+
+/** Every page there is, on a telephone: none is wider than its window, and each picture is there and says what it shows. */
+async function everyPage(browser, origin) {
+  const tab = await tabFor(browser, 360, 740, "light");
+  const pages = readdirSync(OUT, { recursive: true, encoding: "utf8" }).filter((file) => file.endsWith(".html"));
+  for (const page of pages) {
+    await tab.goto(`${origin}${BASE}${page}`, { waitUntil: "domcontentloaded" });
+    const { wider, silent } = await tab.evaluate(() => ({
+      wider: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+      silent: [...document.images].filter((image) => !image.hasAttribute("alt")).map(({ src }) => src),
+    }));
+    if (wider > 0) fail(page, `the page is ${wider} pixels wider than a telephone`);
+    for (const picture of silent) fail(page, `${picture} does not say what it shows`);
+  }
+  return pages.length;
 }
 
 if (!args.includes("--built")) {
@@ -176,7 +192,9 @@ const server = createServer(serve).listen(0, "127.0.0.1");
 await new Promise((resolve) => server.once("listening", resolve));
 const browser = await chromium.launch({ executablePath: await findProgram("chromium"), args: FLAGS });
 try {
-  await walk(browser, `http://127.0.0.1:${server.address().port}`);
+  const origin = `http://127.0.0.1:${server.address().port}`;
+  await walk(browser, origin);
+  console.log(`${await everyPage(browser, origin)} pages fit on a telephone`);
 } finally {
   await browser.close();
   server.close();

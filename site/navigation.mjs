@@ -136,5 +136,48 @@ export const CHINESE = [
   },
 ];
 
+const guide = (...files) =>
+  files.map((file) => {
+    const found = ENGLISH.flatMap(({ pages }) => pages).find((one) => one.file === file);
+    return { text: found?.text ?? file, link: `/${file.replace(/\.md$/, "")}`, file };
+  });
+
+/** For each subpath, the pages that explain what the API reference lists. `npm test` holds it to package.json. */
+export const GUIDES = {
+  holdfast: guide("start.md", "concepts.md"),
+  "holdfast/fence": guide("fencing.md"),
+  "holdfast/fence/file": guide("fencing.md"),
+  "holdfast/fence/http": guide("fencing.md"),
+  "holdfast/fence/postgres": guide("fencing.md"),
+  "holdfast/fence/redis": guide("fencing.md"),
+  "holdfast/fence/etcd": guide("fencing.md"),
+  "holdfast/fence/zookeeper": guide("fencing.md"),
+  "holdfast/memory": guide("choose.md"),
+  "holdfast/redis": guide("backends/redis.md"),
+  "holdfast/redis-plain": guide("backends/redis-plain.md"),
+  "holdfast/redisson": guide("backends/redisson.md"),
+  "holdfast/quorum": guide("backends/quorum.md"),
+  "holdfast/testing": guide("testing.md"),
+  "holdfast/zookeeper": guide("backends/zookeeper.md"),
+  "holdfast/file": guide("backends/file.md"),
+  "holdfast/postgres": guide("backends/postgres.md"),
+  "holdfast/shedlock": guide("backends/shedlock.md"),
+  "holdfast/etcd": guide("backends/etcd.md"),
+  "holdfast/express": guide("http.md"),
+  "holdfast/fastify": guide("http.md"),
+  "holdfast/hono": guide("http.md"),
+  "holdfast/cron": guide("cron.md"),
+  "holdfast/bullmq": guide("bullmq.md"),
+  "holdfast/nestjs": guide("nestjs.md"),
+  "holdfast/web-locks": guide("web-locks.md"),
+  "holdfast/verrou": guide("verrou.md"),
+  "holdfast/redlock": guide("from-redlock.md"),
+  "holdfast/redis-semaphore": guide("from-redis-semaphore.md"),
+  "holdfast/otel": guide("telemetry.md"),
+  "holdfast/prometheus": guide("telemetry.md"),
+  "holdfast/console": guide("console.md"),
+  "holdfast/log": guide("telemetry.md"),
+};
+
 /** Named above, and still to be written: their entries appear on the site when the files do. */
 export const TO_COME = [];

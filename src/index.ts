@@ -1,4 +1,4 @@
-/** The public names of `holdfast`. No logic. */
+/** What every program imports: locks, leases, their options, errors and events. */
 export type {
   AcquireOptions,
   CloseOnSignalsOptions,

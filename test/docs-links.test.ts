@@ -16,6 +16,9 @@ const navigation = (await import(join(ROOT, "site/navigation.mjs"))) as {
   readonly ENGLISH: readonly Group[];
   readonly CHINESE: readonly Group[];
   readonly TO_COME: readonly string[];
+  readonly GUIDES: Readonly<
+    Record<string, readonly { readonly text: string; readonly link: string; readonly file: string }[]>
+  >;
 };
 
 const docs = readdirSync(join(ROOT, "docs"), { recursive: true, encoding: "utf8" })
@@ -102,4 +105,14 @@ test("the navigation of the site has every page once, and names no page that is 
   const listed = docs.filter((file) => file !== "README.md" && !file.startsWith("decisions/"));
   expect(listed.filter((file) => !named.includes(file))).toEqual([]);
   expect(named.filter((file) => !docs.includes(file) && !navigation.TO_COME.includes(file))).toEqual([]);
+});
+
+test("each subpath of the package has its guide in the API reference, a page of the site with a name of its own", () => {
+  const { exports } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { readonly exports: object };
+  const subpaths = Object.entries(exports).filter(([, target]) => typeof target === "object");
+  expect(Object.keys(navigation.GUIDES).toSorted()).toEqual(
+    subpaths.map(([path]) => path.replace(/^\./, "holdfast")).toSorted(),
+  );
+  const guides = Object.values(navigation.GUIDES).flat();
+  expect(guides.filter(({ file, text }) => text === file || !existsSync(join(ROOT, "docs", file)))).toEqual([]);
 });

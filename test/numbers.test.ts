@@ -220,7 +220,7 @@ const SENTENCES: readonly (readonly [page: string, sentence: string, ...numbers:
       ] as const,
   ),
   ["docs/backends/redis.md", "in memory, for {} ms at most", constant("src/core", "TURN_MS")],
-  ["docs/backends/redis.md", "({} s) has lapsed", redis("ticket") / 1000],
+  ["docs/backends/redis.md", "({} s) has ended", redis("ticket") / 1000],
   ["docs/backends/redis.md", "`maxTtl + maxLag` ({} s by default)", (redis("maxTtl") + redis("maxLag")) / 1000],
   ["docs/backends/redis.md", "{} ms or {} holders before", constant("src/core", "TURN_MS"), redis("run")],
   ["docs/backends/redis.md", "{} places of the queue in a call and {} claims in a message", LIMIT.portion, LIMIT.news],

@@ -30,8 +30,10 @@ const RULES: readonly Rule[] = [
   { banned: /\bagain and again\b/gi, say: "repeatedly" },
   { banned: /\bin vain\b/gi, say: "without success, why it failed" },
   { banned: /\b(?:a|one) look\b/gi, say: "a search, a try" },
-  { banned: /\b(?:for|of|in|an) office\b/gi, say: "leader, election" },
+  { banned: /\b(?:for|of|in|an|lose|loses|lost) office\b/gi, say: "leader, election, lose the lease" },
   { banned: /\bbelieves? to\b/gi, say: "believes that it" },
+  { banned: /\bmend(?:s|ed|ing)?\b/gi, say: "fix, repair" },
+  { banned: /\banew\b|\breckon|\bheed(?:s|ed)?\b/gi, say: "again, compute, take effect" },
   { banned: /\bshall\b|\bhence\b|\bthus\b|\bwhilst\b|\bthere(?:of|in)\b/gi, say: "must, so, while" },
   {
     banned: /\bblue moon\b|\bto and fro\b|\bby halves\b|\bbears? (?:it |them )?out\b/gi,
@@ -87,6 +89,7 @@ function hardWords(page: string, markdown: string): readonly string[] {
 
 const pages = [
   "README.md",
+  "CHANGELOG.md",
   "CONTRIBUTING.md",
   "SECURITY.md",
   "SUPPORT.md",

@@ -78,6 +78,7 @@ export interface Abilities {
   readonly linger?: true | string | undefined;
 }
 
+/** What grants leases over one kind of store. `createLocks()` takes one; docs/testing.md says how to write one. */
 export interface Backend {
   readonly name: string;
 

@@ -1,10 +1,12 @@
 /** What is asked of a store: a claim, what its process shows of itself with it, and what its work came to. */
 
+/** How a lock is held: alone, or together with others that share it. */
 export type Mode = "exclusive" | "shared";
 
 /** Free text shown to those who inspect the lock. */
 export type Meta = Readonly<Record<string, string>>;
 
+/** One wish to hold a lock, as a backend gets it. */
 export interface Claim {
   /** 128 random bits, base64url (22 characters). */
   readonly id: string;
@@ -57,6 +59,7 @@ export interface LocalFacts {
   readonly holdsMore: boolean;
 }
 
+/** A lease that a process holds while it waits: what a search for deadlocks needs. */
 export interface HeldLock {
   readonly name: string;
   readonly fence: bigint;

@@ -8,6 +8,7 @@
  */
 import { AsyncResource } from "node:async_hooks";
 
+/** Where time and timers come from; a test may give its own. */
 export interface Clock {
   /** Milliseconds of a monotonic clock. The only time that decides anything. */
   now(): number;

@@ -1,6 +1,7 @@
 /** A deadlock, as it is reported: callers each of whom waits for a lock that another of them holds. */
 import type { HeldLock, Meta, Mode } from "./claim.ts";
 
+/** One of the callers in a deadlock. */
 export interface DeadlockMember {
   /** Its process, for people: `host:pid`. */
   readonly holder: string;
@@ -16,6 +17,7 @@ export interface DeadlockMember {
   readonly meta: Meta;
 }
 
+/** Callers each of whom waits for a lock that another of them holds. */
 export interface Deadlock {
   /** Each waits for the next, and the last for the first; where more than one circle goes through them, the others follow. */
   readonly members: readonly DeadlockMember[];

@@ -1,6 +1,7 @@
 /** Durations as people write them, checked at the door; inside, everything is `…Ms`. */
 import { ArgumentError, got } from "./argument-error.ts";
 
+/** Milliseconds, or a text such as `"250ms"`, `"2s"`, `"5m"` or `"1h"`. */
 export type Duration = number | `${number}ms` | `${number}s` | `${number}m` | `${number}h`;
 
 const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;

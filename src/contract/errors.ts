@@ -6,6 +6,7 @@ import { clipped, HOLDER_MAX, printable } from "./foreign.ts";
 import { helpFor } from "./help.ts";
 import { describeLoss, type LossReason } from "./loss.ts";
 
+/** The codes of errors. Each has a page: `error.help`. */
 export type LockErrorCode =
   | "ERR_LOCK_TIMEOUT"
   | "ERR_LOCK_LOST"
@@ -17,6 +18,7 @@ export type LockErrorCode =
 
 const IN_ORDER = "Take these locks in one order everywhere, or all in one call.";
 
+/** What all errors of locks have in common. */
 export abstract class LockError extends Error {
   abstract readonly code: LockErrorCode;
   /** The page that explains the code. */
@@ -117,6 +119,7 @@ export class LockLostError extends LockError {
   }
 }
 
+/** Facts of a {@link LockBackendError}. */
 export interface LockBackendErrorOptions {
   readonly cause?: unknown;
   /** True: asking again cannot help (a wrong endpoint, a foreign key, a limit that differs). @default false */

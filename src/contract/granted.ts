@@ -2,6 +2,7 @@
 import type { KeptOutcome } from "./claim.ts";
 import type { Holding } from "./snapshot.ts";
 
+/** A store's yes to a claim: the lease. */
 export interface Granted {
   readonly granted: true;
   readonly fence: bigint;
@@ -25,6 +26,7 @@ export interface Granted {
   readonly sentTwice?: boolean | undefined;
 }
 
+/** A store's no to a claim: who is in the way. */
 export interface Refused {
   readonly granted: false;
   /** Who is in the way, as far as the store said: for messages, never for decisions. */

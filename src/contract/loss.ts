@@ -1,5 +1,6 @@
 /** Why a lease was lost: as data for programs, and in words for people. Nothing else words it, and nothing decides on the words. */
 
+/** Why a lease was lost: `kind` says which of these it was. */
 export type LossReason =
   /** A process ended it by force. */
   | { readonly kind: "forced"; readonly by: string; readonly reason: string }

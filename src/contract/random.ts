@@ -1,6 +1,7 @@
 /** Randomness, handed in: so that a simulation with a seed replays exactly. */
 import { randomFillSync } from "node:crypto";
 
+/** Where random ids and pauses come from. */
 export interface Chance {
   /** A claim id: 128 bits that cannot be guessed, base64url. */
   id(): string;

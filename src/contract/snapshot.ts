@@ -1,6 +1,7 @@
 /** What a store shows to those who ask who holds and who waits. */
 import type { KeptOutcome, LocalFacts, Meta, Mode } from "./claim.ts";
 
+/** A lease, as a store shows it. */
 export interface Holding {
   readonly name: string;
   readonly mode: Mode;
@@ -21,6 +22,7 @@ export interface Holding {
   readonly lingerMs?: number | undefined;
 }
 
+/** A waiter, as a store shows it. */
 export interface Waiting {
   readonly name: string;
   readonly mode: Mode;
@@ -49,6 +51,7 @@ export interface Forced {
   readonly agoMs: number;
 }
 
+/** What a store shows: who holds, who waits, and which leases were ended by force. */
 export interface Snapshot {
   readonly held: readonly Holding[];
   readonly pending: readonly Waiting[];

@@ -26,6 +26,7 @@ export interface LockOptions {
   readonly meta?: Meta | undefined;
 }
 
+/** Options of run() and acquire(). */
 export interface AcquireOptions extends LockOptions {
   /** How long to wait in the queue. `Infinity` is allowed, 0 tries once. @default "10s" */
   readonly wait?: Duration | undefined;
@@ -169,6 +170,7 @@ export interface ElectOptions extends Omit<LockOptions, "linger"> {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** Defaults for all calls of these locks, and the name that others see. */
 export interface LocksOptions extends AcquireOptions {
   /** Who holds, for people. @default "<hostname>:<pid>" */
   readonly holder?: string | undefined;
@@ -250,6 +252,7 @@ export interface ForceReleaseOptions {
   readonly by?: string | undefined;
 }
 
+/** The locks of one store. A process opens them once, by `connect()` or `createLocks()`, and closes them at its end. */
 export interface Locks extends AsyncDisposable {
   /** Runs `work` while holding the lock. Rejects with {@link LockTimeoutError}, with {@link LockLostError}, or as `work` does. */
   run<T, N extends LockNames = string>(name: N, work: Work<T, N>): Promise<T>;
@@ -284,10 +287,7 @@ export interface Locks extends AsyncDisposable {
    * quarantine. Old when it arrives: for people and dashboards. To take a free lock, use tryAcquire().
    */
   isHeld(name: string, options?: QueryOptions): Promise<boolean>;
-  /**
-   * Which locks were waited for most in this process, for whom, and for how long they were held. Counted from the first call on: what
-   * is not asked for costs nothing.
-   */
+  /** Which locks were waited for most in this process, for whom, and how long they were held. Counted from the first call on. */
   contention(options?: ContentionOptions): Promise<Contention>;
   /** Ends a lease, of any process. `false`: there is no lease with that fence. Rejects when the store has not answered for 10 s. */
   forceRelease(name: string, options: ForceReleaseOptions): Promise<boolean>;

@@ -14,11 +14,11 @@ const GRACE: Duration = "10s";
 const OURS = Symbol.for("holdfast.signals");
 
 /**
- * On the first signal the locks are closed: nothing is acquired any more, the signals of held leases abort, and what their work ends is
- * released. Then the signal is raised again, so that the process ends as if it had not been caught; not where the program listens
- * to it, too: then its own listener decides. Work that still runs after `grace` keeps its lease until the process is gone, because a
- * lease that is released under running work would let two work at once; its ttl does the rest. A second signal does not wait.
- * Returns what ends the listening.
+ * Closes the locks when SIGTERM or SIGINT comes, and then lets the signal end the process. Nothing more is acquired, the signals of held
+ * leases abort, and each lease is released when its work has ended. Then the signal is raised again, unless the program listens to it
+ * too: then its own listener decides. Work that still runs after `grace` keeps its lease until the process is gone, and then until its
+ * ttl is over: if it were released under running work, two could work at once. A second signal does not wait. Returns a function that
+ * stops the listening.
  */
 export function closeOnSignals(locks: Pick<Locks, "close">, options: CloseOnSignalsOptions = {}): () => void {
   const { signals: given = SIGNALS, grace = GRACE } = checkObject(options);

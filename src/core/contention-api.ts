@@ -1,7 +1,8 @@
 /** What `locks.contention()` shows, as types. All of it can be written as JSON. */
 
+/** Options of contention(). */
 export interface ContentionOptions {
-  /** True: what is shown is forgotten, and counted anew from here on. @default false */
+  /** True: what is shown is forgotten, and counted again from here on. @default false */
   readonly reset?: boolean | undefined;
   /** True: nothing is counted from here on, until the next call. @default false */
   readonly end?: boolean | undefined;
@@ -66,6 +67,7 @@ export interface LockContention extends CallCounts {
   readonly unknownMs: number;
 }
 
+/** A holder for whom others waited. */
 export interface WaitedFor {
   readonly holder: string;
   /** Its `meta.reason`. */

@@ -1,5 +1,6 @@
 /** What tests see of a lease without touching it: `signal`, `remaining()` and `assertHeld()` may have effects of their own. */
 
+/** What `peek()` sees of a lease. */
 export interface Peeked {
   readonly name: string;
   readonly fence: bigint;

@@ -1,3 +1,4 @@
+/** What tests a backend, or a program with locks: the conformance suite, a fake clock, faults, and a checker of histories. */
 export { conformance, type Declined, memberConformance, withoutDeclined } from "./conformance.ts";
 export { FakeClock, type FakeClockOptions } from "./fake-clock.ts";
 export { type FaultPlan, type Faulty, faulty } from "./faulty.ts";

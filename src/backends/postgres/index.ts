@@ -1,4 +1,4 @@
-/** Postgres: what users import from `holdfast/postgres`. */
+/** Postgres: locks in tables of their own, through your own pool or client. */
 export { postgres } from "./backend.ts";
 export type { PgClient, PgPool, PostgresClient, PostgresJs } from "./clients/structure.ts";
 export { LOCKS_MIGRATION } from "./migrate.ts";

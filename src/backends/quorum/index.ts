@@ -1,4 +1,4 @@
-/** `holdfast/quorum`: one lock over several independent stores. */
+/** Quorum (Redlock): one lock over several independent stores. */
 export { initMembers, type InitResult } from "./admit-members.ts";
 export type { QuorumOptions } from "./options.ts";
 export { quorum } from "./backend.ts";

@@ -1,4 +1,4 @@
-/** `holdfast/redis`: locks in one Redis, behind Sentinel, or in a Cluster, through your own client. */
+/** Redis: locks in one Redis, behind Sentinel, or in a Cluster, through your own client. */
 import { RedisBackend } from "./backend.ts";
 import { connectionOf } from "./clients/choose.ts";
 import { type RedisOptions, toSettings } from "./options.ts";

@@ -1,4 +1,4 @@
-/** `holdfast/redis-semaphore`: redis-semaphore 5's names over the same keys, or over Holdfast's own. */
+/** A drop-in for redis-semaphore 5: its names over the same keys, or over Holdfast's own. */
 export { LostLockError, TimeoutError } from "./errors.ts";
 export type { LockLostCallback, LockOptions } from "./lock.ts";
 export { MultiSemaphore, Mutex, Semaphore } from "./mutex.ts";

@@ -1,4 +1,4 @@
-/** `holdfast/redlock`: redlock 5's names over the same keys, or over Holdfast's own. */
+/** A drop-in for redlock 5: its names over the same keys, or over Holdfast's own. */
 export { Lock, Redlock, Redlock as default } from "./redlock.ts";
 export { ExecutionError, ResourceLockedError } from "./errors.ts";
 export type {

@@ -1,5 +1,6 @@
 /** The Web Locks standard as types, with what a distributed lock adds. They fit those of TypeScript's DOM library and of Node. */
 
+/** How a lock is held, as the standard names it. */
 export type WebLockMode = "exclusive" | "shared";
 
 /** A lock while it is held. */
