@@ -51,7 +51,7 @@ export async function openPostgresPairStage({ query = "" }: PostgresPairOptions 
       leaks: async () => [],
       left: async () => (await primary.sql(LEFT)).split("\n").filter((line) => line !== ""),
       cutReplication: async () => {
-        // What came before is not to be lost: the log of a release that nobody waited for may not even have been written yet.
+        // What came before is not to be lost: the log of a release that no claim waited for may not even have been written yet.
         await first.sql("checkpoint");
         const written = await first.sql("select pg_current_wal_flush_lsn()");
         await until("the standby has all that came before", async () => {
