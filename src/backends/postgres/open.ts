@@ -9,7 +9,7 @@ import { connectionOf } from "./clients/choose.ts";
 import { within } from "./clients/limit.ts";
 import { Sockets } from "./clients/sockets.ts";
 import type { Connection } from "./connection.ts";
-import { toBackendError, wordsOf } from "./errors.ts";
+import { isRefusal, toBackendError, wordsOf } from "./errors.ts";
 import { MIGRATE, VERSION } from "./migrate.ts";
 import { type Settings, toSettings } from "./options.ts";
 import { Renewals } from "./renewals.ts";
@@ -153,9 +153,9 @@ export function explained(endpoint: Endpoint, error: unknown): LockBackendError 
   const known = toBackendError(error, "", false);
   const words = wordsOf(error);
   const start = `Postgres at ${describe(endpoint)}: `;
-  if (known.fatal) {
+  if (known.fatal || isRefusal(error)) {
     const text = known.message.replace(/^Postgres locks: /u, "");
-    return new LockBackendError("postgres", "", start + text, { fatal: true, cause: known.cause });
+    return new LockBackendError("postgres", "", start + text, { fatal: known.fatal, cause: known.cause });
   }
   const text = TLS_TROUBLE.test(words)
     ? `TLS: ${words}. Check sslmode and sslrootcert in the URL, and that the server has TLS on.`
