@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { LOCKS_MIGRATION, postgres } from "../../../src/backends/postgres/index.ts";
 import { openBackend } from "../../../src/backends/postgres/open.ts";
+import { statementsFor } from "../../../src/backends/shedlock/statements.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
 import { labPassword } from "../../../src/lab/servers/secret.ts";
 import { claimOf, Clients, granted, refused, rivalOf, startAsked, urlOf } from "./lab.ts";
@@ -80,6 +81,12 @@ describe.concurrent("migration", () => {
     expect((await pool.query("select version from holdfast.store")).rows).toEqual([{ version: 3 }]);
     await refused(backend, rivalOf(claim, { queues: false }));
     expect(await backend.release(claim)).toBe("held");
+  });
+
+  test("the SQL has no word that Postgres 11 does not know", () => {
+    // It is run there by `npm run test:platforms`.
+    expect(LOCKS_MIGRATION).not.toMatch(/\bmaterialized\b/iu);
+    expect(JSON.stringify(statementsFor("shedlock"))).not.toMatch(/\bmaterialized\b/iu);
   });
 
   test("objects that another role made beforehand are refused", async () => {
