@@ -146,6 +146,8 @@ function missing(error: unknown): undefined {
   throw error;
 }
 
+/** PgBouncer's words, with a code that says nothing of it. It stays no fatal error: a pooler may say so while it cannot ask its server. */
+const LOGIN_TROUBLE = /authentication failed|no such user/iu;
 const TLS_TROUBLE = /certificate|self[- ]signed|SSL|TLS/iu;
 
 /** The error of a connection that was just opened, with its address, and without credentials. */
@@ -157,8 +159,10 @@ export function explained(endpoint: Endpoint, error: unknown): LockBackendError 
     const text = known.message.replace(/^Postgres locks: /u, "");
     return new LockBackendError("postgres", "", start + text, { fatal: known.fatal, cause: known.cause });
   }
-  const text = TLS_TROUBLE.test(words)
-    ? `TLS: ${words}. Check sslmode and sslrootcert in the URL, and that the server has TLS on.`
-    : `nothing usable answers (${words}). Check that Postgres runs there and that host and port are right.`;
+  let text = `nothing usable answers (${words}). Check that Postgres runs there and that host and port are right.`;
+  if (TLS_TROUBLE.test(words))
+    text = `TLS: ${words}. Check sslmode and sslrootcert in the URL, and that the server has TLS on.`;
+  else if (LOGIN_TROUBLE.test(words))
+    text = `a pooler refused the user name or the password (${words}). Check the credentials in the URL.`;
   return new LockBackendError("postgres", "", start + text, { fatal: false, cause: known.cause });
 }
