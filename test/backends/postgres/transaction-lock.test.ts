@@ -124,7 +124,7 @@ test("readers hold it together, and it works behind PgBouncer and with postgres.
   await a.query("commit");
 });
 
-test("a `sql` of postgres.js that renames columns gets an answer all the same, and is not told that another has what it took", async () => {
+test("a `sql` of postgres.js that renames columns takes it all the same, and no other is said to have it", async () => {
   await using clients = new Clients();
   const sql = postgresJs(urlOf(server.port), { max: 2, transform: postgresJs.pascal });
   clients.later(() => sql.end({ timeout: 1 }));

@@ -300,15 +300,15 @@ describe("by URL", () => {
 
   test("a server that refuses to make the table is not said to be away", async () => {
     await pool.query("create database strict");
-    const owner = new pg.Client(server.url.replace(/\/postgres$/u, "/strict"));
-    await owner.connect();
-    await owner.query(
+    const client = new pg.Client(server.url.replace(/\/postgres$/u, "/strict"));
+    await client.connect();
+    await client.query(
       `create function no() returns event_trigger language plpgsql as $$begin raise 'not today'; end$$`,
     );
-    await owner.query(
+    await client.query(
       "create event trigger strict on ddl_command_start when tag in ('CREATE TABLE') execute function no()",
     );
-    await owner.end();
+    await client.end();
     await expect(migrateUrl(url().replace(/\/postgres$/u, "/strict"))).rejects.toMatchObject({
       message: expect.stringMatching(
         /database strict: Postgres refused the step \(not today\)\. Nothing was changed\.$/u,

@@ -80,7 +80,7 @@ function fieldsOf(value: unknown): Fields {
     : {};
 }
 
-/** The column `answer` of each row: the first one, because postgres.js may be told to give columns other names. */
+/** The column `answer` of each row: the first one, because postgres.js may give columns other names. */
 export function answersOf(rows: Iterable<unknown>): (string | null)[] {
   return Array.from(rows, (row) => {
     const [answer] = Object.values(fieldsOf(row));
