@@ -11,7 +11,7 @@ import { basename, delimiter, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { argumentsOf } from "./arguments.mjs";
-import { fromDebian, fromMaven, fromPython } from "./platforms/archives.mjs";
+import { fromDebian, fromEmbedded, fromMaven, fromPython } from "./platforms/archives.mjs";
 import { PLATFORMS } from "./platforms/list.mjs";
 import { tableOf, withTable } from "./platforms/table.mjs";
 
@@ -21,8 +21,9 @@ const CACHE = join(root, "node_modules/.cache/holdfast-platforms");
 const RESULTS = join(root, "scripts/platforms/results.json");
 const PAGE = join(root, "docs/platforms.md");
 
-async function folderOf({ debian, maven, python }) {
+async function folderOf({ debian, embedded, maven, python }) {
   if (debian !== undefined) return await fromDebian(CACHE, debian);
+  if (embedded !== undefined) return await fromEmbedded(CACHE, embedded);
   if (maven !== undefined) return await fromMaven(CACHE, maven);
   if (python !== undefined) return await fromPython(CACHE, python);
   return undefined;

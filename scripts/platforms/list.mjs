@@ -77,6 +77,14 @@ export const PLATFORMS = [
     version: ["zookeeper.jar"],
     tests: ["zookeeper"],
   },
+  {
+    name: "postgres-11",
+    store: "Postgres",
+    // The oldest that is promised.
+    embedded: "11.22.1",
+    version: ["postgres", "--version"],
+    tests: ["postgres", "shedlock"],
+  },
   { name: "postgres-15", store: "Postgres", version: ["postgres", "--version"], tests: ["postgres", "shedlock"] },
   {
     name: "postgres-17",

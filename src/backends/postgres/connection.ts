@@ -3,6 +3,12 @@
 /** Parameters are text, or null. */
 export type Values = readonly (string | null)[];
 
+/**
+ * How long a migration may take: it waits for others, and tries several times. One that was given up earlier would go on in the server, beside the
+ * next one.
+ */
+export const SCRIPT_MS = 60_000;
+
 export interface Reply {
   /** The column `answer` of each row. */
   readonly answers: readonly (string | null)[];
@@ -31,7 +37,7 @@ export interface Connection {
   /** Runs one statement that changes nothing. In a transaction of the user's it may see what will be rolled back, so nothing may depend on it. */
   read(text: string, values: Values): Promise<Reply>;
 
-  /** Runs several statements in one transaction. */
+  /** Runs several statements in one transaction. They may take {@link SCRIPT_MS}, and must end by themselves before that. */
   script(text: string): Promise<void>;
 
   /**

@@ -63,9 +63,13 @@ export const LOCKS_MIGRATION: string =
 /** "hold" in ASCII: a lock of the database itself, so that two migrations at once, also that of the guards, take turns. */
 const MIGRATION_LOCK = 0x686f6c64;
 
+/** How long it waits for its turn, and later for each lock, at most. The server ends it then, whether its process is still there or not. */
+const TURN_MS = 20_000;
+
 /** Sent without parameters, several statements are one transaction: all of it is done, or nothing. */
 export function inTurn(script: string): string {
-  return `select pg_catalog.pg_advisory_xact_lock(${MIGRATION_LOCK});\n${script}`;
+  return `select pg_catalog.set_config('lock_timeout', '${TURN_MS}', true);
+select pg_catalog.pg_advisory_xact_lock(${MIGRATION_LOCK});\n${script}`;
 }
 
 export const MIGRATE: string = inTurn(LOCKS_MIGRATION);

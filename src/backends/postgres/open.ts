@@ -9,7 +9,7 @@ import { connectionOf } from "./clients/choose.ts";
 import { within } from "./clients/limit.ts";
 import { Sockets } from "./clients/sockets.ts";
 import type { Connection } from "./connection.ts";
-import { toBackendError, wordsOf } from "./errors.ts";
+import { isRefusal, toBackendError, wordsOf } from "./errors.ts";
 import { MIGRATE, VERSION } from "./migrate.ts";
 import { type Settings, toSettings } from "./options.ts";
 import { Renewals } from "./renewals.ts";
@@ -146,6 +146,8 @@ function missing(error: unknown): undefined {
   throw error;
 }
 
+/** PgBouncer's words, with a code that says nothing of it. It stays no fatal error: a pooler may say so while it cannot ask its server. */
+const LOGIN_TROUBLE = /authentication failed|no such user/iu;
 const TLS_TROUBLE = /certificate|self[- ]signed|SSL|TLS/iu;
 
 /** The error of a connection that was just opened, with its address, and without credentials. */
@@ -153,12 +155,14 @@ export function explained(endpoint: Endpoint, error: unknown): LockBackendError 
   const known = toBackendError(error, "", false);
   const words = wordsOf(error);
   const start = `Postgres at ${describe(endpoint)}: `;
-  if (known.fatal) {
+  if (known.fatal || isRefusal(error)) {
     const text = known.message.replace(/^Postgres locks: /u, "");
-    return new LockBackendError("postgres", "", start + text, { fatal: true, cause: known.cause });
+    return new LockBackendError("postgres", "", start + text, { fatal: known.fatal, cause: known.cause });
   }
-  const text = TLS_TROUBLE.test(words)
-    ? `TLS: ${words}. Check sslmode and sslrootcert in the URL, and that the server has TLS on.`
-    : `nothing usable answers (${words}). Check that Postgres runs there and that host and port are right.`;
+  let text = `nothing usable answers (${words}). Check that Postgres runs there and that host and port are right.`;
+  if (TLS_TROUBLE.test(words))
+    text = `TLS: ${words}. Check sslmode and sslrootcert in the URL, and that the server has TLS on.`;
+  else if (LOGIN_TROUBLE.test(words))
+    text = `a pooler refused the user name or the password (${words}). Check the credentials in the URL.`;
   return new LockBackendError("postgres", "", start + text, { fatal: false, cause: known.cause });
 }

@@ -4,7 +4,7 @@ import { type Duration, toMs } from "../../contract/duration.ts";
 import { LockTimeoutError } from "../../contract/errors.ts";
 import { ArgumentError, got } from "../../contract/argument-error.ts";
 import { type AdvisoryKey, advisoryKey } from "./advisory-key.ts";
-import { isPool, isPostgresJs } from "./clients/structure.ts";
+import { answersOf, isPool, isPostgresJs } from "./clients/structure.ts";
 import { codeOf, toBackendError } from "./errors.ts";
 
 export interface TransactionLockOptions {
@@ -108,8 +108,9 @@ function statement(key: AdvisoryKey, mode: Mode, waitMs: number): string {
 /** False: another transaction has it. */
 async function take(ask: Ask, call: string, waitMs: number): Promise<boolean> {
   if (waitMs === 0) {
-    const [row] = await ask(`select (${call})::text as answer`);
-    return (row as { answer?: unknown } | undefined)?.answer === "true";
+    const [answer] = answersOf(await ask(`select (${call})::text as answer`));
+    if (answer !== "true" && answer !== "false") throw new Error("unexpected reply: neither true nor false");
+    return answer === "true";
   }
   const limit = waitMs === Infinity ? 0 : Math.min(Math.ceil(waitMs), 2 ** 31 - 1);
   // The server catches the end of the wait, with all that it had taken: an error would end the transaction, for postgres.js for good.
@@ -122,8 +123,7 @@ async function take(ask: Ask, call: string, waitMs: number): Promise<boolean> {
     exception when lock_not_available then
       perform pg_catalog.set_config('${ANSWER}', 'busy', true);
     end $wait$`);
-  const [row] = await ask(`select pg_catalog.current_setting('${ANSWER}') as answer`);
-  const { answer } = (row ?? {}) as { answer?: unknown };
+  const [answer] = answersOf(await ask(`select pg_catalog.current_setting('${ANSWER}') as answer`));
   if (answer !== "taken" && answer !== "busy") throw new Error("unexpected reply: neither taken nor busy");
   return answer === "taken";
 }

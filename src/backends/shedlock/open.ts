@@ -76,6 +76,7 @@ export async function open(url: string): Promise<Opened> {
 }
 
 function failed(endpoint: Endpoint, error: unknown): LockBackendError {
-  const { message, fatal, cause } = explained(endpoint, toBackendError(error, "", false));
+  const known = toBackendError(error, "", false);
+  const { message, fatal, cause } = explained(endpoint, known.fatal ? known : error);
   return new LockBackendError("shedlock", "", message, { fatal, cause });
 }

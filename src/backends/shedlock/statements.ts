@@ -30,6 +30,7 @@ const us = (column: string): string => `(extract(epoch from ${finite(column)}) *
 const settings = (waitMs: string): string =>
   `(select pg_catalog.set_config('synchronous_commit', case pg_catalog.current_setting('synchronous_commit')
   when 'off' then 'on' else pg_catalog.current_setting('synchronous_commit') end, true) || pg_catalog.set_config('lock_timeout', ${waitMs}, true))`;
+/** Part of a `with`, it is done once, because set_config() is volatile. Before Postgres 12 there is no word for it. */
 const DURABLE = settings("'3s'");
 /** Whether a claim holds this row, by its id: another process of the same claim may have another holder. See rows.ts. */
 const isOf = (id: string): string => `pg_catalog.right(l.locked_by, 23) = ' ' || ${id}`;
@@ -42,7 +43,7 @@ const SHOWN = `pg_catalog.json_build_object('name', l.name, 'by', l.locked_by, '
 export function statementsFor(table: string): Statements {
   return {
     // $1 name, $2 locked_by, $3 ttl and lockDelay, $4 the claim's id. A claim that holds keeps its lease, and never for a shorter time than before.
-    attempt: `with durable as materialized (select ${DURABLE} as setting), taken as (
+    attempt: `with durable as (select ${DURABLE} as setting), taken as (
   insert into ${table} as l (name, lock_until, locked_at, locked_by)
   select $1::text, ${NOW} + ${ms("$3")}, ${NOW}, $2::text from durable
   on conflict (name) do update set
@@ -92,7 +93,7 @@ join ${table} as l on l.name = a.name and pg_catalog.starts_with(l.locked_by, '$
 
 /** $1 JSON: n, name, id, fence or null, and ms for each. A letter for each: y renewed, o held with another fence, n not held, b passed over. */
 function renewal(table: string, waitMs: string, passing: string): string {
-  return `with durable as materialized (select ${settings(waitMs)} as setting), asked as (
+  return `with durable as (select ${settings(waitMs)} as setting), asked as (
   select a.* from pg_catalog.json_to_recordset($1::text::json) as a (n integer, name text, id text, fence bigint, ms bigint), durable
 ), mine as (
   select a.n, l.name, ${us("l.locked_at")} = coalesce(a.fence, ${us("l.locked_at")}) as same, a.ms, a.id

@@ -292,6 +292,17 @@ describe("transactions", () => {
     await granted(clients.backend(server.port), rivalOf(claim));
   });
 
+  test("a `sql` of postgres.js that renames columns serves as each other", async () => {
+    await using clients = new Clients();
+    const sql = postgresJs(urlOf(server.port), { max: 2, transform: postgresJs.pascal, onnotice: () => undefined });
+    clients.later(() => sql.end({ timeout: 1 }));
+    const backend = clients.own(postgres(sql));
+    const claim = claimOf();
+    await granted(backend, claim);
+    expect((await backend.query(claim.name)).held).toHaveLength(1);
+    expect(await backend.release(claim)).toBe("held");
+  });
+
   test.each(["repeatable read", "serializable"])("%s is refused, and nothing is granted", async (level) => {
     await using clients = new Clients();
     const pool = clients.pool(server.port, {

@@ -3,6 +3,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openBackend, openRenewer } from "../../../src/backends/postgres/open.ts";
 import { parseUrl } from "../../../src/backends/postgres/url.ts";
+import { startPgBouncer } from "../../../src/lab/servers/pgbouncer.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
 import { claimOf, eventually, granted, refused, rivalOf, startMigrated, urlOf, waitFor } from "./lab.ts";
 
@@ -77,6 +78,17 @@ test("an address where nothing answers is no fatal error: the server may start l
   });
   await expect(openBackend(urlOf(server.port, "postgres", "nowhere"))).rejects.toMatchObject({ fatal: true });
 });
+
+test.each(["pg", "postgres"])(
+  "a password that a pooler refuses is not taken for a server that is away: %s",
+  async (client) => {
+    await using bouncer = await startPgBouncer(server);
+    const url = urlOf(bouncer.port).replace(/:[^:@]+@/u, ":wrong-secret@");
+    await expect(openBackend(`${url}?client=${client}`)).rejects.toMatchObject({
+      message: expect.stringMatching(/a pooler refused the user name or the password \((?!.*wrong-secret)/u),
+    });
+  },
+);
 
 describe("URLs", () => {
   test("are read as libpq reads them", () => {

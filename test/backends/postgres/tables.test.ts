@@ -1,9 +1,16 @@
 /** The tables and functions themselves: how they are made, who may use them, and that they stay small. */
-import { readFileSync } from "node:fs";
+import { execFile } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { LOCKS_MIGRATION, postgres } from "../../../src/backends/postgres/index.ts";
 import { openBackend } from "../../../src/backends/postgres/open.ts";
+import { statementsFor } from "../../../src/backends/shedlock/statements.ts";
+import type { Backend } from "../../../src/contract/backend.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
+import { findProgram } from "../../../src/lab/servers/programs.ts";
 import { labPassword } from "../../../src/lab/servers/secret.ts";
 import { claimOf, Clients, granted, refused, rivalOf, startAsked, urlOf } from "./lab.ts";
 
@@ -14,6 +21,15 @@ beforeAll(async () => {
   server = await startAsked();
 });
 afterAll(() => server.stop());
+
+const run = promisify(execFile);
+
+/** One of Postgres's own programs, on this database. */
+async function client(program: "psql" | "pg_dump", database: string, ...args: string[]): Promise<void> {
+  const path = join(dirname(await findProgram("psql")), program);
+  const target = `postgres://postgres@127.0.0.1:${server.port}/${database}`;
+  await run(path, ["-d", target, ...args], { env: { ...process.env, PGPASSWORD: labPassword() } });
+}
 
 let databases = 0;
 
@@ -80,6 +96,12 @@ describe.concurrent("migration", () => {
     expect((await pool.query("select version from holdfast.store")).rows).toEqual([{ version: 3 }]);
     await refused(backend, rivalOf(claim, { queues: false }));
     expect(await backend.release(claim)).toBe("held");
+  });
+
+  test("the SQL has no word that Postgres 11 does not know", () => {
+    // It is run there by `npm run test:platforms`.
+    expect(LOCKS_MIGRATION).not.toMatch(/\bmaterialized\b/iu);
+    expect(JSON.stringify(statementsFor("shedlock"))).not.toMatch(/\bmaterialized\b/iu);
   });
 
   test("objects that another role made beforehand are refused", async () => {
@@ -178,6 +200,33 @@ describe("fences and rows", () => {
     expect(await granted(backend, rivalOf(unused[0]!))).toMatchObject({ fence: ahead + 1n });
   });
 
+  test("a backup that is restored has its holders and waiters, and later fences are above all that were given since", async () => {
+    await using clients = new Clients();
+    const place = mkdtempSync(join(tmpdir(), "holdfast-backup-"));
+    clients.later(() => rmSync(place, { recursive: true }));
+    const [from, to] = [await newDatabase(), await newDatabase()];
+    const open = (name: string): Backend =>
+      clients.own(
+        postgres(clients.pool(server.port, { connectionString: urlOf(server.port, "postgres", name) }), {
+          migrate: true,
+        }),
+      );
+    const [backend, restored] = [open(from), open(to)];
+    const holder = claimOf();
+    const waiter = rivalOf(holder);
+    await granted(backend, holder);
+    await refused(backend, waiter);
+    const file = join(place, "backup.sql");
+    await client("pg_dump", from, "-f", file);
+    for (const claim of [holder, waiter]) expect(await backend.release(claim)).toBe("held");
+    const since = await granted(backend, rivalOf(holder));
+    await client("psql", to, "-Xq", "-v", "ON_ERROR_STOP=1", "-f", file);
+    const { held, pending } = await restored.query(holder.name);
+    expect([held, pending]).toMatchObject([[{ id: holder.id }], [{ id: waiter.id }]]);
+    expect(await restored.release(holder)).toBe("held");
+    expect((await granted(restored, waiter)).fence).toBeGreaterThan(since.fence + BigInt(since.run));
+  });
+
   test("taking, handing over and releasing a lock 120 times needs one more page at most, without a vacuum", async () => {
     await using clients = new Clients();
     const pool = clients.pool(server.port, { connectionString: urlOf(server.port, "postgres", database) });
@@ -198,6 +247,7 @@ describe("fences and rows", () => {
       await backend.release(next);
     }
     expect(await size("holdfast.lease")).toBeLessThanOrEqual(leases + 1);
-    expect(await size("holdfast.waiter")).toBe(waiters);
+    // On a busy machine a waiter asks again before the release, and stands in the queue then.
+    expect(await size("holdfast.waiter")).toBeLessThanOrEqual(waiters + 1);
   });
 });

@@ -124,6 +124,16 @@ test("readers hold it together, and it works behind PgBouncer and with postgres.
   await a.query("commit");
 });
 
+test("a `sql` of postgres.js that renames columns takes it all the same, and no other is said to have it", async () => {
+  await using clients = new Clients();
+  const sql = postgresJs(urlOf(server.port), { max: 2, transform: postgresJs.pascal });
+  clients.later(() => sql.end({ timeout: 1 }));
+  const { name } = claimOf();
+  await sql.begin(async (transaction) => {
+    for (const wait of [0, "1s"] as const) await withTransactionLock(transaction as never, name, { wait });
+  });
+});
+
 test("where it cannot hold it is refused: no transaction, a pool, `sql` outside of begin()", async () => {
   await using clients = new Clients();
   const sql = postgresJs(urlOf(server.port), { max: 1 });

@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import type pg from "pg";
 import { LOCKS_MIGRATION } from "../../../src/backends/postgres/index.ts";
-import { openBackend } from "../../../src/backends/postgres/open.ts";
+import { migrateUrl, openBackend } from "../../../src/backends/postgres/open.ts";
+import { MIGRATE } from "../../../src/backends/postgres/migrate.ts";
 import type { Claim } from "../../../src/contract/backend.ts";
 import type { PostgresServer } from "../../../src/lab/servers/postgres.ts";
 import { claimOf, Clients, eventually, granted, refused, rivalOf, startMigrated, urlOf, waitFor } from "./lab.ts";
@@ -163,7 +164,11 @@ test("an upgrade that cannot have the table of leases fails and changes nothing;
   const claim = claimOf();
   await granted(backend, claim);
   await reading.query("begin; select from holdfast.lease");
-  await expect(upgrading.query(LOCKS_MIGRATION)).rejects.toMatchObject({ code: "55P03" });
+  // It goes on for longer than a statement may take, and what it says is what the server said in the end.
+  await expect(migrateUrl(`${urlOf(server.port)}?answer=1s`)).rejects.toMatchObject({
+    message: expect.stringMatching(/waited too long for another transaction.* Nothing was changed\.$/u),
+    cause: { code: "55P03" },
+  });
   expect(await server.sql("select version from holdfast.store")).toBe("2");
   await refused(backend, rivalOf(claim));
   await reading.query("rollback");
@@ -172,4 +177,15 @@ test("an upgrade that cannot have the table of leases fails and changes nothing;
   await upgrading.query("commit");
   expect(await server.sql("select version from holdfast.store")).toBe("3");
   expect(await backend.release(claim)).toBe("held");
+});
+
+test("who upgrades waits for its turn, for longer than a statement may take", async () => {
+  await using server = await startOld(2);
+  await using clients = new Clients();
+  const first = await clients.client(server.port);
+  await first.query(`begin; ${MIGRATE}`);
+  const opened = openBackend(`${urlOf(server.port)}?migrate=true&answer=2s`);
+  await Promise.race([opened, new Promise((resolve) => setTimeout(resolve, 2500))]);
+  await first.query("commit");
+  await granted(clients.own(await opened), claimOf());
 });

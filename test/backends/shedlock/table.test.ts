@@ -3,7 +3,7 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { SHEDLOCK_TABLE, shedlock, type ShedLockOptions } from "../../../src/backends/shedlock/index.ts";
 import { toBackendError } from "../../../src/backends/shedlock/errors.ts";
-import { openBackend, openRenewer } from "../../../src/backends/shedlock/open.ts";
+import { migrateUrl, openBackend, openRenewer } from "../../../src/backends/shedlock/open.ts";
 import type { Backend } from "../../../src/contract/backend.ts";
 import { createLocks } from "../../../src/index.ts";
 import { type PostgresServer, startPostgres } from "../../../src/lab/servers/postgres.ts";
@@ -297,6 +297,24 @@ describe("by URL", () => {
       await expect(openBackend(url(query))).rejects.toBeInstanceOf(TypeError);
     },
   );
+
+  test("a server that refuses to make the table is not said to be away", async () => {
+    await pool.query("create database strict");
+    const client = new pg.Client(server.url.replace(/\/postgres$/u, "/strict"));
+    await client.connect();
+    await client.query(
+      `create function no() returns event_trigger language plpgsql as $$begin raise 'not today'; end$$`,
+    );
+    await client.query(
+      "create event trigger strict on ddl_command_start when tag in ('CREATE TABLE') execute function no()",
+    );
+    await client.end();
+    await expect(migrateUrl(url().replace(/\/postgres$/u, "/strict"))).rejects.toMatchObject({
+      message: expect.stringMatching(
+        /database strict: Postgres refused the step \(not today\)\. Nothing was changed\.$/u,
+      ),
+    });
+  });
 
   test("the error for a role without rights says which it needs, and synchronous_commit = off loses nothing", async () => {
     await pool.query("create role nobody_here login password 'secret-word'");

@@ -6,6 +6,7 @@ import {
   type ListenEvents,
   OpenTransaction,
   type Reply,
+  SCRIPT_MS,
   type Values,
 } from "../connection.ts";
 import { isRefusal } from "../errors.ts";
@@ -101,7 +102,7 @@ export class PoolConnection implements Connection {
   }
 
   script(text: string): Promise<void> {
-    return this.#with(async (client) => void (await client.query(text)));
+    return this.#with(async (client) => void (await client.query(text)), Math.max(SCRIPT_MS, this.#limitMs));
   }
 
   async listen(channel: string, events: ListenEvents, signal?: AbortSignal): Promise<Listening | undefined> {
@@ -135,7 +136,7 @@ export class PoolConnection implements Connection {
     await this.#end?.();
   }
 
-  async #with<T>(use: (client: PgPoolClient) => Promise<T>): Promise<T> {
+  async #with<T>(use: (client: PgPoolClient) => Promise<T>, limitMs: number = this.#limitMs): Promise<T> {
     let isLate = false;
     const taken = this.#pool.connect().then((client) => {
       // No statement waits for it any more.
@@ -148,7 +149,7 @@ export class PoolConnection implements Connection {
     // A pool listens to idle clients only: without this, a server that goes away now would end this process.
     client.on("error", onError);
     try {
-      return await within(this.#clock, this.#limitMs, use(client));
+      return await within(this.#clock, limitMs, use(client));
     } catch (error) {
       broken ??= error;
       throw error;
@@ -208,7 +209,7 @@ export class ClientConnection implements Connection {
   }
 
   script(text: string): Promise<void> {
-    return this.#inTurn(async () => void (await this.#client.query(text)));
+    return this.#inTurn(async () => void (await this.#client.query(text)), Math.max(SCRIPT_MS, this.#limitMs));
   }
 
   async listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {
@@ -220,13 +221,13 @@ export class ClientConnection implements Connection {
     // The client is the user's.
   }
 
-  #inTurn<T>(use: () => Promise<T>): Promise<T> {
+  #inTurn<T>(use: () => Promise<T>, limitMs: number = this.#limitMs): Promise<T> {
     const turn = (turns.get(this.#client) ?? Promise.resolve()).then(use);
     turns.set(
       this.#client,
       turn.catch(() => undefined),
     );
-    return within(this.#clock, this.#limitMs, turn);
+    return within(this.#clock, limitMs, turn);
   }
 }
 

@@ -1,6 +1,13 @@
 /** postgres.js. It has a pool inside, and connects again by itself. */
 import type { Clock } from "../../../contract/clock.ts";
-import type { Connection, Listening, ListenEvents, Reply, Values } from "../connection.ts";
+import {
+  type Connection,
+  type Listening,
+  type ListenEvents,
+  type Reply,
+  SCRIPT_MS,
+  type Values,
+} from "../connection.ts";
 import { CALL_ALONE } from "../generated/sql.ts";
 import { toTextArray } from "../records.ts";
 import { within } from "./limit.ts";
@@ -54,7 +61,7 @@ export class PostgresJsConnection implements Connection {
   }
 
   async script(text: string): Promise<void> {
-    await within(this.#clock, this.#limitMs, this.#sql.unsafe(text));
+    await within(this.#clock, Math.max(SCRIPT_MS, this.#limitMs), this.#sql.unsafe(text));
   }
 
   async listen(channel: string, events: ListenEvents): Promise<Listening | undefined> {

@@ -80,10 +80,10 @@ function fieldsOf(value: unknown): Fields {
     : {};
 }
 
-/** The column `answer` of each row. */
+/** The column `answer` of each row: the first one, because postgres.js may give columns other names. */
 export function answersOf(rows: Iterable<unknown>): (string | null)[] {
   return Array.from(rows, (row) => {
-    const { answer } = fieldsOf(row);
+    const [answer] = Object.values(fieldsOf(row));
     if (answer === null || typeof answer === "string") return answer;
     throw new Error("unexpected reply: a row without an answer");
   });

@@ -7,7 +7,8 @@
 
 create or replace function holdfast.look(p_from bytea, p_to bytea) returns setof text
 language sql stable security definer set search_path = pg_catalog, pg_temp as $function$
-  with at as materialized (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us)
+  -- Read once, because the clock is volatile. Before Postgres 12 there is no word for it.
+  with at as (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as us)
   select holdfast.holding(l, at.us)::text from holdfast.lease as l, at
   where l.lock >= p_from and (p_to is null or l.lock < p_to) and l.until_us > at.us
   union all
