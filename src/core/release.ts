@@ -42,8 +42,8 @@ class Pending implements Deadline {
   repeated = false;
   /** The holder has its answer. */
   answered = false;
-  /** The machine had slept: that the claim held the lock does not prove that its lease did. */
-  readonly inDoubt: boolean;
+  /** The machine had slept, or a late no says so: that the claim held the lock does not prove that its lease did. */
+  inDoubt: boolean;
   /** The store's certain no to the lease with its fence: whatever a release says of the claim, it was lost. */
   isGone = false;
 
@@ -140,7 +140,11 @@ export class Releases {
   async #releaseInDoubt(pending: Pending): Promise<Released | undefined> {
     const { claim, firstFence, outcome } = pending.hold;
     const [renewal] = await this.#backend.renew([claim], [firstFence]);
-    pending.isGone = renewal?.held === false && (pending.inDoubt || pending.hold.isUnexpired(this.#clock.now()));
+    if (renewal?.held === false) {
+      // Once it was asked for again, "no" proves nothing: the second asking may have been the first to arrive.
+      if (pending.repeated) pending.inDoubt = true;
+      else pending.isGone = pending.inDoubt || pending.hold.isUnexpired(this.#clock.now());
+    }
     // What was done under a lease that is perhaps another one by now is not kept.
     const was = await this.#backend.release(claim, renewal?.held === true ? outcome : undefined);
     return was !== "held" || renewal?.held === true ? was : undefined;

@@ -636,6 +636,39 @@ describe("rule 5: a lease ends once", () => {
     },
   );
 
+  test.each(["released", "unknown"])(
+    "a question about a lease that arrives behind a second asking for its release proves no loss (%s)",
+    async (result) => {
+      const { clock, backend, locks, other } = stage();
+      backend.interfere.attempt = async (pass) => {
+        backend.interfere.attempt = undefined;
+        return { ...((await pass()) as object), sentTwice: true };
+      };
+      const lease = await locks.acquire("a", { ttl: "30s" });
+      const late = gate();
+      const answers = gate();
+      backend.interfere.renew = async (pass) => {
+        await late.opened;
+        return await pass();
+      };
+      backend.interfere.release = async (pass) => {
+        backend.interfere.release = undefined;
+        const was = await pass();
+        if (result === "unknown") await answers.opened;
+        return was;
+      };
+      const releasing = lease.release();
+      // The store is silent, and is asked again: that one releases the lease.
+      await clock.advance(2500);
+      expect(backend.count("release")).toBe(1);
+      late.open();
+      await clock.advance(10);
+      answers.open();
+      expect(await releasing).toBe(result);
+      expect((await other().query()).held).toEqual([]);
+    },
+  );
+
   test("a lost lease is never silently taken again", async () => {
     const { clock, backend, locks } = stage();
     const lease = await locks.acquire("a", { ttl: "9s" });
