@@ -7,7 +7,8 @@ import type { Server, Socket } from "node:net";
 import type { Hook, Proxy, ProxyTarget, Verdict } from "./proxy-types.ts";
 import { BOTH, type Direction, directions, MAIN_ROAD, type Road, RoadBook, type State } from "./roads.ts";
 import { PortTakenError, onFreePort, onSamePort } from "./servers/child.ts";
-import { freePort, HOST } from "./servers/scratch.ts";
+import { freePort } from "./servers/free-port.ts";
+import { HOST } from "./servers/scratch.ts";
 
 export type { Proxy } from "./proxy-types.ts";
 export type { Road } from "./roads.ts";

@@ -1,6 +1,7 @@
 /** A Redis Cluster, of three primaries unless another number is asked for, with one replica each. */
 import { onFreePort } from "./child.ts";
-import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
+import { freePort } from "./free-port.ts";
+import { HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { startServer } from "./redis.ts";
 import type { RedisServer } from "./redis.ts";
 import { labPassword } from "./secret.ts";

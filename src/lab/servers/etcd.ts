@@ -6,7 +6,8 @@ import { promisify } from "node:util";
 import { type Proxy, startProxy } from "../proxy.ts";
 import { type Child, onFreePort, startChild } from "./child.ts";
 import { findProgram } from "./programs.ts";
-import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
+import { freePort } from "./free-port.ts";
+import { HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { until } from "./sentinels.ts";
 
 const run = promisify(execFile);

@@ -6,7 +6,8 @@ import { promisify } from "node:util";
 import { onFreePort, startChild } from "./child.ts";
 import { type PostgresServer, USER } from "./postgres.ts";
 import { findProgram } from "./programs.ts";
-import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
+import { freePort } from "./free-port.ts";
+import { HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { labPassword } from "./secret.ts";
 
 const run = promisify(execFile);

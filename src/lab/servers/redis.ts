@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { onFreePort, onSamePort, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
-import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
+import { freePort } from "./free-port.ts";
+import { HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
 import { labPassword } from "./secret.ts";
 

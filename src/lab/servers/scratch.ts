@@ -1,35 +1,9 @@
-/** Where a lab's servers live: a free loopback port, and a temporary directory that goes when the process goes. */
-import { randomInt } from "node:crypto";
+/** Where a lab's servers live: loopback, and a temporary directory that goes when the process goes. */
 import { chmodSync, lstatSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 export const HOST = "127.0.0.1";
-
-/**
- * Below the range from which the kernel takes the ports of outgoing connections: so no outgoing connection
- * can sit on the port of a server that restarts, and no client can connect to itself while the server is away.
- */
-const FIRST_PORT = 12_000;
-const LAST_PORT = 31_999;
-
-/** A port that is free now. Another process may still take it: the caller then tries another one. */
-export async function freePort(): Promise<number> {
-  for (let tries = 0; tries < 200; tries++) {
-    const port = randomInt(FIRST_PORT, LAST_PORT + 1);
-    if (await isFree(port)) return port;
-  }
-  throw new Error(`No free port between ${FIRST_PORT} and ${LAST_PORT} on ${HOST}`);
-}
-
-function isFree(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const probe = createServer();
-    probe.once("error", () => resolve(false));
-    probe.listen(port, HOST, () => probe.close(() => resolve(true)));
-  });
-}
 
 const PREFIX = "holdfast-lab-";
 const ours = new Set<string>();
@@ -74,7 +48,7 @@ function isOurs(place: string): boolean {
   }
 }
 
-function isAlive(pid: number): boolean {
+export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;

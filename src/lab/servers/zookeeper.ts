@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { onFreePort, startChild } from "./child.ts";
 import type { Child } from "./child.ts";
 import { sharedClasses } from "./java-classes.ts";
-import { freePort, HOST, makeScratch, removeScratch } from "./scratch.ts";
+import { freePort } from "./free-port.ts";
+import { HOST, makeScratch, removeScratch } from "./scratch.ts";
 import { findProgram } from "./programs.ts";
 import { until } from "./sentinels.ts";
 

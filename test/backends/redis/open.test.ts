@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Backend } from "../../../src/contract/backend.ts";
 import { LockBackendError } from "../../../src/contract/errors.ts";
 import { type ClusterLab, startCluster } from "../../../src/lab/servers/cluster.ts";
-import { freePort } from "../../../src/lab/servers/scratch.ts";
+import { freePort } from "../../../src/lab/servers/free-port.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { type SentinelLab, startSentinels } from "../../../src/lab/servers/sentinels.ts";
 import { toBackendError } from "../../../src/backends/redis/errors.ts";

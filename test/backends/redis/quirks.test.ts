@@ -4,7 +4,7 @@ import { createClientPool, RESP_TYPES } from "redis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Clock, systemClock } from "../../../src/contract/clock.ts";
 import { type Proxy, startProxy } from "../../../src/lab/proxy.ts";
-import { freePort } from "../../../src/lab/servers/scratch.ts";
+import { freePort } from "../../../src/lab/servers/free-port.ts";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import { createLocks } from "../../../src/core/locks.ts";
 import { release } from "../../../src/backends/redis/generated/scripts.ts";

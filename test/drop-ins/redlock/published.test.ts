@@ -5,7 +5,7 @@
 import type { Cluster, Redis } from "ioredis";
 import { Redis as Client } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { freePort } from "../../../src/lab/servers/scratch.ts";
+import { freePort } from "../../../src/lab/servers/free-port.ts";
 import { eventually } from "../../../src/testing/eventually.ts";
 import { type Clusters, type Servers, startClusters, startServers } from "../servers.ts";
 import { BOTH, type Library } from "./both.ts";
