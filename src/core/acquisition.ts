@@ -13,7 +13,7 @@ import { checkedAnswer } from "./checked-answer.ts";
 import { isFinal, pauseMs } from "./pace.ts";
 import { isSame } from "./shown.ts";
 import type { SentAt } from "../contract/clock.ts";
-import { releaseUntil, type Runtime } from "./release.ts";
+import { releaseUntil, type Runtime } from "./release-until.ts";
 import { within } from "../contract/time-limit.ts";
 
 /** A store that has not answered for this long is in trouble. */

@@ -8,7 +8,8 @@ import type { SentAt } from "../contract/clock.ts";
 import type { Done, Grant } from "./grant.ts";
 import { remove } from "./list.ts";
 import { toClaim } from "./options.ts";
-import type { Releases, Runtime } from "./release.ts";
+import type { Releases } from "./release.ts";
+import type { Runtime } from "./release-until.ts";
 import { type RequestList, type Request, SILENCE_MS } from "./request.ts";
 
 /** What claims need of what is around them. */
@@ -111,16 +112,17 @@ export abstract class Acquisitions implements AcquisitionFront<Acquisition<Reque
 
   /** More claims at the store than requests that want them: the youngest go, and those that no request wants, or should inherit. */
   protected callOffSpare(line: RequestList): void {
+    // Looked for anew each time: what the backend runs when it is released may call off others.
+    for (let spare = this.#spare(line); spare !== undefined; spare = this.#spare(line)) this.callOff(spare);
+  }
+
+  #spare(line: RequestList): Acquisition<Request> | undefined {
     const head = line.first;
-    let spare = this.claims.length - (head === undefined ? 0 : line.countSame(head, this.claims.length));
-    for (let at = this.claims.length - 1; at >= 0; at--) {
-      const acquisition = this.claims[at]!;
+    const isTooMany = this.claims.length > (head === undefined ? 0 : line.countSame(head, this.claims.length));
+    return this.claims.findLast((acquisition) => {
       const { options, inLine } = acquisition.request;
-      const isWanted = options.shareKey === head?.options.shareKey && (inLine || !this.isSilent(acquisition));
-      if (spare <= 0 && isWanted) continue;
-      spare--;
-      this.callOff(acquisition);
-    }
+      return isTooMany || options.shareKey !== head?.options.shareKey || !(inLine || !this.isSilent(acquisition));
+    });
   }
 
   /** Calls off those whose answer would be worth nothing, and says which. */

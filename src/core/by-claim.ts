@@ -80,6 +80,8 @@ class Past implements Queue, AcquisitionFront<Acquisition<Request>> {
     const asked = stealsFor === undefined ? backend : stealing(backend, stealsFor);
     // What lingers here would be in its way.
     this.#engine.queueOf(this.name)?.letGo();
+    // Its release may have run anything.
+    if (request.settled) return;
     this.#acquisition = new Acquisition({ ...parts, backend: asked }, claim, request, this);
     this.#acquisition.untilMs = request.untilMs;
     this.#engine.past.set(id, (loss) => (this.#news = loss ?? this.#news ?? "doubt"));

@@ -10,7 +10,7 @@ import { within } from "../contract/time-limit.ts";
 import type { Hold } from "./hold.ts";
 import { toTtlMs } from "./options.ts";
 import { pause } from "./pause.ts";
-import type { Runtime } from "./release.ts";
+import type { Runtime } from "./release-until.ts";
 import type { Watchdog } from "./watchdog.ts";
 
 const PAUSE_MIN_MS = 10;

@@ -17,7 +17,7 @@ import { unused } from "./grant.ts";
 import type { Hold } from "./hold.ts";
 import { HoldReport, isHeard, type Profiled } from "./hold-events.ts";
 import type { Peekable, Peeked } from "./peek.ts";
-import type { Runtime } from "./release.ts";
+import type { Runtime } from "./release-until.ts";
 import { causeOf, noticeEnd, whyEnded } from "./report-lost.ts";
 import { describe } from "./shown.ts";
 import type { Watchdog } from "./watchdog.ts";
@@ -124,7 +124,8 @@ export class HeldLease implements Lease, Peekable {
   release(): Promise<ReleaseResult> {
     if (this.#result !== undefined) return this.#result;
     const nowMs = noticeEnd(this.#hold, this.#parts.clock);
-    // Listeners of a loss that was noticed there may have released this very lease.
+    // What the backend runs when it is asked may release this very lease; so may listeners of a loss that was noticed there.
+    if (this.#end === "released" && this.#result === undefined) return Promise.resolve().then(() => this.#result!);
     return (this.#result ??= this.#release(nowMs));
   }
 

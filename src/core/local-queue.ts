@@ -234,11 +234,12 @@ export class LocalQueue extends OwnHolds implements Queue, TriesFront, HoldFront
     }
     this.held = this.held.length === 0 ? [hold] : [...this.held, hold];
     this.#parts.watchdog.keep(hold, hold.trustedUntilMs);
+    this.lend(hold, request);
+    // Only now: a subscriber may have made its event such that this runs code of its own, and a backend may run any. That may give the
+    // request up, or end the hold.
+    request.noteAsked(questions);
     if (hold.lingers) expectWanted(this.#parts.backend, claim);
     if (acquisition.isWanted) hold.hearNews(hold.grantedAtMs);
-    this.lend(hold, request);
-    // Only now: a subscriber may have made its event such that this runs code of its own, which gives the request up.
-    request.noteAsked(questions);
     if (this.held.length > 1) loseOlder(hold, this.held);
     return true;
   }

@@ -6,33 +6,20 @@
 import { Deadlines, type Deadline } from "../contract/deadlines.ts";
 import type { ReleaseResult } from "./api.ts";
 import type { Backend, Claim, Granted, Outcome, Refused, Released } from "../contract/backend.ts";
-import type { Clock, SleepDetector } from "../contract/clock.ts";
-import { type Chance, jitter } from "../contract/random.ts";
-import { isA, LockBackendError } from "../contract/errors.ts";
+import type { Clock } from "../contract/clock.ts";
 import type { Hold } from "./hold.ts";
 import { publishLost } from "./hold-events.ts";
 import { asked } from "../contract/answer.ts";
+import { releaseUntil, type Runtime, SILENCE_MS } from "./release-until.ts";
 import { within, withinAwake } from "../contract/time-limit.ts";
 
-/** A release that the store does not answer is asked for again after this long at most. */
-const SILENCE_MS = 2000;
 /** Looked through when there are more. */
 const LOST_MAX = 256;
-const PAUSE_MIN_MS = 20;
-const PAUSE_MAX_MS = 1000;
+/** How long a second asking waits for what the store says of the fence. */
+const PROOF_MS = 250;
 const PATIENCE_MIN_MS = 100;
 const PATIENCE_MAX_MS = 5000;
 const RELEASED: ReadonlySet<Released> = new Set(["held", "queued", "absent"] as const);
-
-/** What every part that talks to the store needs. */
-export interface Runtime {
-  readonly backend: Backend;
-  readonly clock: Clock;
-  readonly chance: Chance;
-  readonly sleep: SleepDetector;
-  /** Aborts when nothing is asked any more. Absent: it is asked until all is answered. */
-  readonly ended?: AbortSignal;
-}
 
 /** A release that the store has not answered yet. */
 class Pending implements Deadline {
@@ -42,10 +29,14 @@ class Pending implements Deadline {
   repeated = false;
   /** The holder has its answer. */
   answered = false;
-  /** The machine had slept, or a late no says so: that the claim held the lock does not prove that its lease did. */
-  inDoubt: boolean;
-  /** The store's certain no to the lease with its fence: whatever a release says of the claim, it was lost. */
-  isGone = false;
+  /** The machine had slept: that the claim held the lock does not prove that its lease did. */
+  readonly inDoubt: boolean;
+  /** Nor does it where a late question may have taken the lock anew: what the store says of the fence does. */
+  readonly needsProof: boolean;
+  /** What the store has said of the lease with its fence, before its release was asked for. `false`: whatever that says of the claim, it was lost. */
+  proof: boolean | undefined;
+  /** A release was asked for: a no to the lease that comes after that may be its doing. */
+  isSent = false;
 
   // The deadlines' own notes.
   atMs = 0;
@@ -55,31 +46,14 @@ class Pending implements Deadline {
     this.hold = hold;
     this.resolve = resolve;
     this.inDoubt = inDoubt;
+    // The store compares fences where it is to keep an outcome.
+    this.needsProof = inDoubt || (hold.echoes && hold.outcome === undefined);
   }
-}
 
-/** Releases a claim, asking again until the store has answered or `untilMs` has passed, when it has let go by itself; no longer than there are locks. */
-export async function releaseUntil(
-  { backend, clock, chance, ended }: Runtime,
-  claim: Claim,
-  untilMs: number,
-  outcome?: Outcome,
-): Promise<Released | undefined> {
-  const isOver = (): boolean => ended?.aborted === true;
-  for (let round = 0; !isOver(); round++) {
-    try {
-      // One that hangs is asked for again, ever more slowly: its connection may be queueing all of it.
-      const patienceMs = Math.min(SILENCE_MS * 2 ** Math.min(round, 10), Math.max(0, untilMs - clock.now()));
-      const was = await within(clock, backend.release(claim, outcome), patienceMs, ended);
-      if (was !== undefined) return was;
-    } catch (cause) {
-      if (isA(LockBackendError, cause) && cause.fatal) return undefined;
-    }
-    const pauseMs = jitter(Math.min(PAUSE_MAX_MS, PAUSE_MIN_MS * 2 ** Math.min(round, 10)), 0.5, 1, chance);
-    if (isOver() || clock.now() + pauseMs >= untilMs) return undefined;
-    await new Promise<void>((resolve) => clock.setTimer(resolve, pauseMs));
+  /** That the claim held the lock says that its lease did. */
+  get isProven(): boolean {
+    return !this.needsProof || this.proof === true;
   }
-  return undefined;
 }
 
 export class Releases {
@@ -137,17 +111,23 @@ export class Releases {
   }
 
   /** The claim may hold the lock anew, by an attempt that was long on its way: the old lease is not that one. */
-  async #releaseInDoubt(pending: Pending): Promise<Released | undefined> {
-    const { claim, firstFence, outcome } = pending.hold;
-    const [renewal] = await this.#backend.renew([claim], [firstFence]);
-    if (renewal?.held === false) {
-      // Once it was asked for again, "no" proves nothing: the second asking may have been the first to arrive.
-      if (pending.repeated) pending.inDoubt = true;
-      else pending.isGone = pending.inDoubt || pending.hold.isUnexpired(this.#clock.now());
-    }
-    // What was done under a lease that is perhaps another one by now is not kept.
-    const was = await this.#backend.release(claim, renewal?.held === true ? outcome : undefined);
-    return was !== "held" || renewal?.held === true ? was : undefined;
+  async #prove(pending: Pending): Promise<void> {
+    const { hold, inDoubt } = pending;
+    const [renewal] = await this.#backend.renew([hold.claim], [hold.firstFence]);
+    const held = renewal?.held;
+    const isCertain = held === true || (held === false && !pending.isSent);
+    if (isCertain && (held || inDoubt || hold.isUnexpired(this.#clock.now()))) pending.proof ??= held;
+  }
+
+  #ask(pending: Pending, outcome: Outcome | undefined): Promise<Released> {
+    pending.isSent = true;
+    return this.#backend.release(pending.hold.claim, outcome);
+  }
+
+  /** What was done under a lease that is perhaps another one by now is not kept. */
+  async #askByFence(pending: Pending): Promise<Released> {
+    await this.#prove(pending);
+    return await this.#ask(pending, pending.proof === true ? pending.hold.outcome : undefined);
   }
 
   /** Releases a hold and asks for the next claim in one step of the store. `answer` is the next claim's. */
@@ -205,12 +185,11 @@ export class Releases {
       const inDoubt = hold.inDoubt(nowMs);
       const pending = new Pending(hold, resolve, inDoubt);
       const wasSure = hold.isUnexpired(nowMs, inDoubt);
-      // The store compares fences where it is to keep an outcome.
-      const isByFence = inDoubt || (hold.echoes && hold.outcome === undefined);
       this.#waiting.set(pending, nowMs + Math.min(SILENCE_MS, hold.ttlMs / 3));
-      asked(
-        ask ?? (() => (isByFence ? this.#releaseInDoubt(pending) : this.#backend.release(hold.claim, hold.outcome))),
-      ).then(
+      const first = pending.needsProof
+        ? this.#askByFence.bind(this, pending)
+        : this.#ask.bind(this, pending, hold.outcome);
+      asked<Released | undefined>(ask ?? first).then(
         (was) => this.#heard(pending, was, wasSure),
         () => this.#again(pending),
       );
@@ -220,7 +199,7 @@ export class Releases {
   /** The answer to the first asking. */
   #heard(pending: Pending, was: Released | undefined, wasSure: boolean): void {
     this.#answers++;
-    if (was === "held") return this.#answer(pending, "released");
+    if (was === "held") return this.#answer(pending, pending.isProven ? "released" : "unknown");
     // Once it was asked for again, "no" proves nothing: the second asking may have been the first to arrive. ("queued": a late
     // attempt of the same claim arrived in between. It may even hold the lock anew, but then the lease was released before.)
     if (pending.repeated) return;
@@ -253,7 +232,15 @@ export class Releases {
     // the release or with it, may still be on its way to the store.
     const untilMs = nowMs + SILENCE_MS + longestTtlMs + claim.lockDelayMs;
     const outcome = pending.inDoubt ? undefined : hold.outcome;
-    const asked = releaseUntil(this.#around, claim, untilMs, outcome).then((was) => {
+    let isUnproven = !pending.inDoubt && pending.needsProof && pending.proof === undefined;
+    const plain = (): Promise<Released> => this.#ask(pending, outcome);
+    const ask = (): Promise<Released> => {
+      if (!isUnproven) return plain();
+      isUnproven = false;
+      // Whatever is known of the lease, nothing of its claim stays behind.
+      return within(this.#clock, this.#prove(pending), PROOF_MS).then(plain, plain);
+    };
+    const asked = releaseUntil(this.#around, claim, untilMs, ask).then((was) => {
       this.#heardAgain(pending, was);
       return was !== undefined;
     });
@@ -271,7 +258,8 @@ export class Releases {
     // With an outcome the store would have said "held" again: what has become of it is unknown.
     const removedByUs =
       pending.hold.outcome === undefined && was !== undefined && pending.hold.isUnexpired(this.#clock.now());
-    return this.#answer(pending, !pending.inDoubt && (was === "held" || removedByUs) ? "released" : "unknown");
+    const isOurs = !pending.inDoubt && pending.isProven && (was === "held" || removedByUs);
+    return this.#answer(pending, isOurs ? "released" : "unknown");
   }
 
   /** Neither yes nor no, and to ask again would not help: the author of the backend has to know. */
@@ -286,7 +274,7 @@ export class Releases {
 
   #answer(pending: Pending, said: ReleaseResult | Promise<never>): void {
     if (pending.answered) return;
-    const result = pending.isGone && typeof said === "string" ? "lost" : said;
+    const result = pending.proof === false && typeof said === "string" ? "lost" : said;
     pending.answered = true;
     this.#waiting.clear(pending);
     pending.resolve(result);

@@ -107,7 +107,8 @@ export class Tries extends Acquisitions {
   /** Questions whose answer would be worth nothing are asked anew when all are served next. `false`: there are none. */
   replace(isWorthless: Judgement): boolean {
     const worthless = this.callOffWhere(isWorthless);
-    for (const { request } of worthless) this.#line.push(request);
+    // Its release may have run anything.
+    for (const { request } of worthless) if (!request.settled) this.#line.push(request);
     return worthless.length > 0;
   }
 

@@ -11,7 +11,7 @@ import { driftMs, readCause, readRenewal } from "../contract/answer.ts";
 import type { Backend, Renewal } from "../contract/backend.ts";
 import { type Chance, jitter } from "../contract/random.ts";
 import type { Clock, SleepDetector } from "../contract/clock.ts";
-import type { Runtime } from "./release.ts";
+import type { Runtime } from "./release-until.ts";
 import type { RenewThread } from "./renew-thread.ts";
 import { RenewalGroup } from "./renewal-group.ts";
 import { publishRenewed, silentAmong } from "./hold-events.ts";

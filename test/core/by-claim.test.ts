@@ -133,3 +133,20 @@ test("where news may have been missed, a lease that is not renewed is looked at,
   expect(ended.signal.reason).toMatchObject({ loss: { kind: "forced", reason: "test" } });
   other.assertHeld();
 });
+
+test("one that is given up while what lingers in its way goes back is not asked for", async () => {
+  const { clock, here, there } = processes({ linger: 1000 });
+  await (await here.locks.acquire("a")).release();
+  expect((await there.locks.inspect("a")).held).toHaveLength(1);
+  const abort = new AbortController();
+  const release = here.backend.release.bind(here.backend);
+  Object.assign(here.backend, {
+    release: (...args: Parameters<typeof release>) => {
+      abort.abort();
+      return release(...args);
+    },
+  });
+  expect((await failure(here.take(undefined, { signal: abort.signal }))).name).toBe("AbortError");
+  await clock.advance(10);
+  expect((await there.locks.inspect("a")).held).toEqual([]);
+});

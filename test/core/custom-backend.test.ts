@@ -1,7 +1,7 @@
 /** Backends that others write: what they answer is looked at, and whatever they do, nothing hangs and everything is said. */
 import { describe, expect, test } from "vitest";
-import type { Backend, Granted } from "../../src/contract/backend.ts";
-import { LockBackendError } from "../../src/contract/errors.ts";
+import type { Backend, Claim, Granted } from "../../src/contract/backend.ts";
+import { LockBackendError, LockLostError } from "../../src/contract/errors.ts";
 import { createLocks } from "../../src/core/locks.ts";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
 import { FakeClock } from "../../src/testing/fake-clock.ts";
@@ -295,5 +295,97 @@ describe("a backend that reports a loss in the middle of a call to it", () => {
     // What is wanted and unused went back, and with it the news of another came; the rest of the answer counts all the same.
     expect(backend.count("release")).toBe(1);
     expect([unknown, gone].map((lease) => lease!.signal.aborted)).toEqual([true, true]);
+  });
+});
+
+describe("a backend that runs code of its users in the middle of a call to it", () => {
+  const held = (store: ReturnType<typeof stage>["store"]): number => store.view().flatMap((lock) => lock.held).length;
+
+  /** Does it in the middle of each release from now on. */
+  function inRelease({ backend }: ReturnType<typeof stage>, does: () => unknown): void {
+    const release = backend.release.bind(backend);
+    backend.release = (claim, outcome) => {
+      does();
+      return release(claim, outcome);
+    };
+  }
+
+  test("expectWanted() that reports a loss: the signal of the lease says so", async () => {
+    const { backend, clock, locks } = stage();
+    Object.assign(backend, { expectWanted: ({ id }: Claim) => backend.listener!.lost(id, { kind: "gone" }) });
+    let aborted = false;
+    const running = failure(
+      locks.run("a", { linger: 50, ttl: 1000 }, async ({ signal }) => {
+        await clock.sleep(10);
+        ({ aborted } = signal);
+      }),
+    );
+    expect(await running).toBeInstanceOf(LockLostError);
+    expect(aborted).toBe(true);
+  });
+
+  test("expectWanted() that gives the request up: no lease is left that nobody has", async () => {
+    const { backend, clock, locks, store } = stage();
+    const abort = new AbortController();
+    Object.assign(backend, { expectWanted: () => abort.abort() });
+    const lease = await locks.acquire("a", { linger: 50, ttl: 1000, signal: abort.signal }).catch(() => undefined);
+    await lease?.release();
+    await clock.advance(100);
+    expect(held(store)).toBe(0);
+  });
+
+  test("a release that releases the same lease is the same release", async () => {
+    const all = stage();
+    const lease = await all.locks.acquire("a");
+    let inner: Promise<unknown> | undefined;
+    inRelease(all, () => (inner = lease.release()));
+    expect([await lease.release(), await inner, lease.signal.aborted]).toEqual(["released", "released", false]);
+  });
+
+  test("a release that gives all others up, too: each claim goes, and nothing is thrown", async () => {
+    const all = stage();
+    const { clock, locks, other, store } = all;
+    const rivals = await Promise.all([1, 2, 3, 4].map(() => other().acquire("a", { limit: 4 })));
+    const aborts = rivals.map(() => new AbortController());
+    const given = aborts.map(({ signal }) => failure(locks.acquire("a", { limit: 4, wait: "1m", signal })));
+    await clock.advance(100);
+    expect(store.view().flatMap(({ queued }) => queued)).toHaveLength(4);
+    inRelease(all, () => aborts.forEach((abort) => abort.abort()));
+    // A listener that throws ends the process.
+    const thrown: unknown[] = [];
+    const hear = (error: unknown): void => void thrown.push(error);
+    const listeners = process.listeners("uncaughtException");
+    process.removeAllListeners("uncaughtException").on("uncaughtException", hear);
+    try {
+      aborts[0]!.abort();
+      expect((await Promise.all(given)).map(({ name }) => name)).toEqual(Array(4).fill("AbortError"));
+      await clock.advance(100);
+      await new Promise((resolve) => setImmediate(resolve));
+    } finally {
+      process.off("uncaughtException", hear);
+      for (const listener of listeners) process.on("uncaughtException", listener);
+    }
+    expect(thrown).toEqual([]);
+    expect(store.view().flatMap(({ queued }) => queued)).toEqual([]);
+    for (const rival of rivals) await rival.release();
+  });
+
+  test("a release that gives up the try whose claim is replaced: it is not asked for again", async () => {
+    const all = stage();
+    const { backend, clock, locks, store } = all;
+    const abort = new AbortController();
+    backend.interfere.attempt = async (pass) => {
+      const answer = await pass();
+      await clock.sleep(100);
+      return answer;
+    };
+    const tried = failure(locks.tryAcquire("a", { signal: abort.signal }));
+    await clock.settle();
+    inRelease(all, () => abort.abort());
+    backend.listener!.lost(backend.steps[0]!.claims[0]!.id, { kind: "gone" });
+    expect((await tried).name).toBe("AbortError");
+    await clock.advance(500);
+    expect(backend.count("attempt")).toBe(1);
+    expect(held(store)).toBe(0);
   });
 });

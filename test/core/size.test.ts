@@ -25,7 +25,8 @@ import { expect, test } from "vitest";
 // 100 more for clocks that are read once: where the instant is handed on, and when it is not.
 // 100 more so that a subscriber is inside of no lease, who waits is counted once, and an error can be written as JSON.
 // 100 more for what an attack on these found: a release that names the fence of its lease where a late question may hold the lock.
-test("the core is at most 25 kB, bundled, minified and compressed", async () => {
+// 100 more so that a release whose proof had no answer asks for it again, and what a backend runs in a release harms no list.
+test("the core is at most 25.1 kB, bundled, minified and compressed", async () => {
   const input = join(import.meta.dirname, "../../src/index.ts");
   const isBackend = (id: string): boolean => /\/backends\/\w+\//.test(id);
   const bundle = await rolldown({ input, platform: "node", external: isBackend, logLevel: "silent" });
@@ -37,5 +38,5 @@ test("the core is at most 25 kB, bundled, minified and compressed", async () => 
   for (const name of loaded) for (const needed of chunks.get(name)?.imports ?? []) loaded.add(needed);
   const bytes = brotliCompressSync([...loaded].map((name) => chunks.get(name)?.code ?? "").join("\n")).length;
   expect(bytes).toBeGreaterThan(1000);
-  expect(bytes).toBeLessThanOrEqual(25_000);
+  expect(bytes).toBeLessThanOrEqual(25_100);
 });

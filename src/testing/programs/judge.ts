@@ -149,8 +149,9 @@ export class Judge {
     if (result === "lost" && before && !client.forced && this.#wasOurs(tenancy))
       this.fail("lost though held", `${who} says "lost"`);
     const records = [...tenancy.lease.fences].map(([name, fence]) => this.truth.leaseOf(name, fence));
-    // After a sleep a yes to the claim does not prove that it was this lease.
-    const confirmed = !client.dozed && records.every((record) => client.confirmed.has(record?.claim ?? ""));
+    // After a sleep a yes to the claim does not prove that it was this lease; nor where a question may have come late.
+    const isSaid = (id = ""): boolean => client.confirmed.has(id) && client.echoing.get(id) !== false;
+    const confirmed = !client.dozed && records.every((record) => isSaid(record?.claim));
     // Given back in time, but the release was on its way when the store let go: which came first is unknown.
     const late = records.some((record) => record?.how === "ran-out") && (this.#stage.program.lagMs ?? 0) > 0;
     const short = call.ttlMs < 15 * (this.#stage.program.lagMs ?? 0);

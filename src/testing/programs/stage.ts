@@ -2,7 +2,7 @@
 // Loaded beforehand: no simulated time passes while a module is fetched.
 import "../../core/deadlocks.ts";
 import type { Locks } from "../../core/api.ts";
-import type { Backend, Listener } from "../../contract/backend.ts";
+import type { Backend, Claim, Listener, Renewal } from "../../contract/backend.ts";
 import { createLocks } from "../../core/locks.ts";
 import { memory, type MemoryStore, memoryStore } from "../../backends/memory/index.ts";
 import type { StoreChange } from "../../backends/memory/index.ts";
@@ -46,6 +46,8 @@ export class Client {
   readonly renewals: number[] = [];
   /** Claims whose release the store has confirmed to this process. */
   readonly confirmed: Set<string> = new Set();
+  /** Claims of which a question may come late, and whether the last renewal that named the fence was answered with yes. */
+  readonly echoing: Map<string, boolean> = new Map();
 
   constructor(stage: Stage, index: number) {
     this.index = index;
@@ -89,8 +91,20 @@ export class Client {
     const note = (id: string, was: unknown): void => {
       if (was === true || was === "held") this.confirmed.add(id);
     };
+    const noteAsked = (
+      { id }: Claim,
+      answer: Promise<{ readonly sentTwice?: boolean | undefined } | undefined>,
+    ): void => {
+      const echoes = (): unknown => this.echoing.set(id, false);
+      answer.then((heard) => heard?.sentTwice === true && echoes(), echoes);
+    };
     return {
       ...near,
+      attempt: (claim) => {
+        const answer = near.attempt(claim);
+        noteAsked(claim, answer);
+        return answer;
+      },
       release: (claim) => {
         const answer = near.release(claim);
         answer.then((was) => note(claim.id, was)).catch(() => undefined);
@@ -100,12 +114,20 @@ export class Client {
         this.renewals.push(stage.nowMs);
         const dead = claims.find(({ id }) => this.confirmed.has(id));
         if (dead !== undefined) stage.onZombie(this, dead.name);
-        return near.renew(claims, fences);
+        const echoing = claims.filter(({ id }) => fences !== undefined && this.echoing.has(id));
+        for (const { id } of echoing) this.echoing.set(id, false);
+        const answer = near.renew(claims, fences);
+        const heard = (answers: readonly Renewal[]): void => {
+          for (const one of echoing) this.echoing.set(one.id, answers[claims.indexOf(one)]?.held === true);
+        };
+        answer.then(heard).catch(() => undefined);
+        return answer;
       },
       ...(near.swap && {
         swap: (held, next) => {
           const answer = near.swap!(held, next);
           answer.then(({ released }) => note(held.id, released)).catch(() => undefined);
+          noteAsked(next, answer);
           return answer;
         },
       }),
