@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { expect, test } from "vitest";
 import { COMMANDS, findCommand } from "../src/cli/commands/all.ts";
-import { parseFlags } from "../src/cli/flags.ts";
+import { COMMON_FLAGS, parseFlags } from "../src/cli/flags.ts";
 import { backendsOf } from "../src/lab/run.ts";
 import { scenarios } from "../src/lab/scenarios/all.ts";
 import type { StageName } from "../src/lab/stage.ts";
@@ -128,6 +128,28 @@ test("every command of holdfast in the pages can be typed", async () => {
   expect(new Set(shown.map(({ words }) => words[0])).size).toBeGreaterThan(COMMANDS.length - 3);
   const faults = await Promise.all(shown.map(faultsOf));
   expect(faults.flat()).toEqual([]);
+});
+
+/** Flags of commands that a page does not name: `run --wait`. */
+async function unnamedFlags(page: string): Promise<readonly string[]> {
+  const flags = await Promise.all(
+    COMMANDS.map(async ({ name, load }) => {
+      const command = await load();
+      const own = typeof command === "function" ? [] : Object.keys({ ...COMMON_FLAGS, ...command.spec.flags });
+      return own.map((flag) => [name, flag] as const);
+    }),
+  );
+  return flags
+    .flat()
+    .filter(([, flag]) => !new RegExp(`--${flag}(?![\\w-])`).test(page))
+    .map(([name, flag]) => `${name} --${flag}`);
+}
+
+test("the page of the command line names every flag", async () => {
+  const page = read("docs/cli.md");
+  expect(await unnamedFlags(page)).toEqual([]);
+  expect(await unnamedFlags(page.replaceAll("--every", ""))).toEqual(["top --every"]);
+  expect((await unnamedFlags("")).length).toBeGreaterThan(100);
 });
 
 test("every script of npm in the pages is there, and what it is given", () => {

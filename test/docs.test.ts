@@ -71,7 +71,7 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
   "docs/from-curator.md": [""],
   "docs/from-etcdctl.md": [""],
   "docs/from-redis-semaphore.md": [`${ANY("step")} declare const redisClient: import("ioredis").Redis;`],
-  "docs/from-redisson.md": [""],
+  "docs/from-redisson.md": [ANY("pay"), ""],
   "docs/from-redlock.md": [`${ANY("something")} declare const [redisA, redisB, redisC]: import("ioredis").Redis[];`],
   "docs/from-shedlock.md": [POOL],
   "docs/http.md": [
@@ -126,7 +126,7 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
   "docs/verrou.md": [ANY("pay")],
   "docs/web-locks.md": [ANY("pay", "read", "work"), LOCKS],
   "docs/zh/README.md": README,
-  "docs/zh/from-java.md": ["", ""],
+  "docs/zh/from-java.md": [ANY("pay"), "", ""],
   "docs/zh/start.md": START,
   "docs/zh/story.md": STORY,
 };

@@ -87,6 +87,13 @@ export const PLATFORMS = [
   },
   { name: "postgres-15", store: "Postgres", version: ["postgres", "--version"], tests: ["postgres", "shedlock"] },
   {
+    name: "postgres-16",
+    store: "Postgres",
+    embedded: "16.15.0",
+    version: ["postgres", "--version"],
+    tests: ["postgres", "shedlock"],
+  },
+  {
     name: "postgres-17",
     store: "Postgres",
     debian: { release: "trixie", packages: ["postgresql-17"], programs: ofPostgres(17) },
@@ -99,5 +106,13 @@ export const PLATFORMS = [
     debian: { release: "sid", packages: ["postgresql-18"], programs: ofPostgres(18) },
     version: ["postgres", "--version"],
     tests: ["postgres", "shedlock"],
+  },
+  {
+    name: "pgbouncer-1.24",
+    store: "PgBouncer",
+    // Half of these tests go through it; the server behind it is that of this machine.
+    debian: { release: "trixie", packages: ["pgbouncer"], programs: { pgbouncer: "usr/sbin/pgbouncer" } },
+    version: ["pgbouncer", "--version"],
+    tests: ["postgres"],
   },
 ];
