@@ -22,6 +22,8 @@ export class Backoff {
   /** ReleaseHints in a row after which the same holder was still there. */
   #falseHints = 0;
   #hinted = false;
+  /** There was a hint. The first is that of listening itself, because the release may have come before: it says nothing of those that follow. */
+  #listens = false;
   #holder = -1n;
   #tookMs = 0;
   #waiters = 0;
@@ -57,7 +59,8 @@ export class Backoff {
 
   /** The lock is said to be free, and all waiters know it: how long to wait, so they do not all retry at once. */
   afterHint(chance: Chance): number {
-    this.#hinted = true;
+    this.#hinted = this.#listens;
+    this.#listens = true;
     const slowMs = this.#falseHints === 0 ? 0 : Math.min(HELD_MAX_MS, HELD_MIN_MS * 2 ** this.#falseHints);
     return slowMs + this.#spreadMs(chance);
   }
