@@ -8,10 +8,10 @@ import { built } from "../lib/holdfast.mjs";
 /** As long as the log of a Holdfast lock: a name in a longer directory costs more. */
 const LOG_ENTRIES = 64;
 
-async function holdfastIn(dir, dist) {
+export async function holdfastIn(dir, { dist, defaults } = {}) {
   const files = ["index.js", "backends/file/index.js"];
   const [{ createLocks }, { file }] = await Promise.all(files.map((path) => built(path, dist)));
-  const locks = createLocks(file({ dir }));
+  const locks = createLocks(file({ dir }), defaults);
   return {
     acquire: (name) => locks.acquire(name, { wait: Infinity }),
     release: (lease) => lease.release(),
@@ -28,7 +28,7 @@ export const contestants = {
     open: ({ dir }) => {
       const own = join(dir, "before");
       mkdirSync(own, { mode: 0o700, recursive: true });
-      return holdfastIn(own, process.env.HOLDFAST_BEFORE);
+      return holdfastIn(own, { dist: process.env.HOLDFAST_BEFORE });
     },
   },
 

@@ -161,13 +161,13 @@ async function polled(env) {
 /** The database of another build's tables. */
 export const BEFORE = "before";
 
-async function holdfastOver(env, dist) {
+export async function holdfastOver(env, { dist, defaults } = {}) {
   const [{ createLocks }, { postgres }] = await Promise.all([
     built("index.js", dist),
     built("backends/postgres/index.js", dist),
   ]);
   const backend = postgres(await poolOf(env));
-  const locks = createLocks(backend);
+  const locks = createLocks(backend, defaults);
   await (await locks.acquire(`warm-${process.pid}`)).release();
   let leases = [];
   return {
@@ -259,7 +259,7 @@ export const contestants = {
   /** Another build with tables of its own, for before and after: only when HOLDFAST_BEFORE names its folder. */
   "holdfast before": {
     own: true,
-    open: (env) => holdfastOver({ ...env, database: BEFORE }, process.env.HOLDFAST_BEFORE),
+    open: (env) => holdfastOver({ ...env, database: BEFORE }, { dist: process.env.HOLDFAST_BEFORE }),
   },
 
   /** Both in one process, by turns: what disturbs one disturbs the other. */

@@ -12,24 +12,23 @@ async function connectAll({ ports }) {
   return clients;
 }
 
+export async function holdfastOver(env, defaults) {
+  const [{ createLocks }, { redis }, { quorum }] = await Promise.all([
+    built("index.js"),
+    built("backends/redis/index.js"),
+    built("backends/quorum/index.js"),
+  ]);
+  const clients = await connectAll(env);
+  const locks = createLocks(quorum(clients.map((client) => redis(client))), defaults);
+  return {
+    acquire: (name) => locks.acquire(name, { wait: Infinity }),
+    release: (lease) => lease.release(),
+    fence: (lease) => lease.fence,
+  };
+}
+
 export const contestants = {
-  holdfast: {
-    own: true,
-    open: async (env) => {
-      const [{ createLocks }, { redis }, { quorum }] = await Promise.all([
-        built("index.js"),
-        built("backends/redis/index.js"),
-        built("backends/quorum/index.js"),
-      ]);
-      const clients = await connectAll(env);
-      const locks = createLocks(quorum(clients.map((client) => redis(client))));
-      return {
-        acquire: (name) => locks.acquire(name, { wait: Infinity }),
-        release: (lease) => lease.release(),
-        fence: (lease) => lease.fence,
-      };
-    },
-  },
+  holdfast: { own: true, open: (env) => holdfastOver(env) },
 
   "redlock 5 beta": {
     package: "redlock",
