@@ -1,7 +1,7 @@
 /** Who takes part between the processes of one machine, without a server. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { linkSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, linkSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { built } from "../lib/holdfast.mjs";
 
@@ -66,25 +66,42 @@ export const contestants = {
    * The limit, not a lock: no waiting, no notification, no cleaning up after other processes. But a process that takes a
    * lock so that other processes can see it, and no two can have it, makes a name in a directory, and another to free it.
    */
-  "raw link(2) ×2": {
+  "raw link(2) ×2": { limit: true, version: "node:fs", open: async ({ dir }) => links(dir) },
+
+  /**
+   * The same in directories as deep as ours, with a check after each: is the first name still there, which a directory that is being
+   * removed can lose, and does a claim wait?
+   */
+  "raw link(2) ×2 and two checks": {
     limit: true,
     version: "node:fs",
     open: async ({ dir }) => {
-      const [held, free] = [join(dir, `raw-held-${process.pid}`), join(dir, `raw-free-${process.pid}`)];
-      for (const path of [held, free]) writeFileSync(path, "");
-      let [log, entries] = ["", Infinity];
-      return {
-        cycle: async (name) => {
-          if (entries >= LOG_ENTRIES) {
-            if (log !== "") rmSync(log, { recursive: true });
-            log = join(dir, `${name}-${process.hrtime.bigint()}`);
-            mkdirSync(log);
-            entries = 0;
-          }
-          linkSync(held, `${log}/${entries++}`);
-          linkSync(free, `${log}/${entries++}`);
-        },
-      };
+      const deep = join(dir, "checks", "l", `_${process.pid}`, "i".repeat(16));
+      mkdirSync(deep, { recursive: true });
+      const queue = join(dir, "checks", "q", `_${process.pid}`);
+      return links(deep, existsSync, () => existsSync(queue));
     },
   },
 };
+
+/** `taken` is called with the name that takes the lock, `freed` after the one that frees it. */
+function links(dir, taken = () => {}, freed = () => {}) {
+  const [held, free] = [join(dir, `raw-held-${process.pid}`), join(dir, `raw-free-${process.pid}`)];
+  for (const path of [held, free]) writeFileSync(path, "");
+  let [log, entries] = ["", Infinity];
+  return {
+    cycle: async (name) => {
+      if (entries >= LOG_ENTRIES) {
+        if (log !== "") rmSync(log, { recursive: true });
+        log = join(dir, `${name}-${process.hrtime.bigint()}`);
+        mkdirSync(log);
+        entries = 0;
+      }
+      const path = `${log}/${entries++}`;
+      linkSync(held, path);
+      taken(path);
+      linkSync(free, `${log}/${entries++}`);
+      freed();
+    },
+  };
+}

@@ -99,6 +99,7 @@ function afterKills(killsMs) {
 function barsOf(alone, killed, six) {
   const [own, again, fair] = [alone, killed, six].map((rows) => find(rows, "holdfast"));
   const [other, raw] = ["proper-lockfile", "raw link(2) ×2"].map((name) => find(alone, name));
+  const checks = find(alone, "raw link(2) ×2 and two checks");
   const part = (row) => ratio(row?.tookMs.p50, other?.tookMs.p50);
   // Fairness by the worst slice: a promise about every wait is not kept on average.
   const slices = fair?.slices ?? [];
@@ -110,6 +111,13 @@ function barsOf(alone, killed, six) {
       part(own),
       0.01,
       `two bare link(2) calls take ${shown(part(raw))} of it`,
+    ),
+    atMost(
+      "file-links",
+      "uncontended p50 against two bare link(2) calls",
+      ratio(own?.tookMs.p50, raw?.tookMs.p50),
+      1.3,
+      `with the checks that it needs they take ${shown(ratio(checks?.tookMs.p50, raw?.tookMs.p50))}`,
     ),
     atMost("file-killed", "p50 ms after SIGKILL", again?.recoverMs, 20, `${again?.kills} kills`),
     atLeast("file-jain", "six processes: Jain's index, worst slice", Math.min(...slices.map(({ jain }) => jain)), 0.95),

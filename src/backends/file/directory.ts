@@ -1,9 +1,9 @@
 /** The lock directory: where it is, what is in it, and whether its file system can do what locks need. */
-import { randomBytes } from "node:crypto";
 import { userInfo } from "node:os";
 import { isAbsolute, join, resolve } from "node:path";
 import { ArgumentError } from "../../contract/argument-error.ts";
 import { LockBackendError } from "../../contract/errors.ts";
+import { systemChance } from "../../contract/random.ts";
 import { warn } from "../../contract/warning.ts";
 import { codeOf, createFile, disk, remove } from "./disk.ts";
 
@@ -91,9 +91,9 @@ export function defaultDirectory(): string {
     : join(incarnation, ".local", "state", "holdfast", "locks");
 }
 
-/** A name that is made only once. */
+/** A name that is made only once: 96 bits. */
 export function freshName(): string {
-  return randomBytes(12).toString("base64url");
+  return systemChance.id().slice(0, 16);
 }
 
 export function isFreshName(name: string): boolean {

@@ -142,7 +142,7 @@ export class LockLog {
     if (outcome === "too many") return "too many";
     // A lone holder that frees its lock needs no check: if another process went on from its entry, it had ended before.
     if (outcome === "linked" && !("free" in next && at.plain) && !entryExists(path)) return this.#forget() ?? "unseen";
-    this.#head = outcome === "linked" ? { ...at, seq, state, plain: "facts" in next } : undefined;
+    this.#head = outcome === "linked" ? headAfter(at, seq, state, "facts" in next) : undefined;
     if (this.#head !== undefined) dropValue(at, state);
     // A power cut can take the free file. It is made again when it is missed.
     if (outcome === "gone" && "free" in next && disk.exists(at.directory)) makeFreeFile(at.directory);
@@ -170,8 +170,7 @@ export class LockLog {
   retire(head: Head): boolean {
     if (head.state.forced.length > 0) this.#options.keepForced(head.state.forced);
     const source = join(this.#options.paths.trash, freshName());
-    const [after] = fencesOf(head.epoch, head.seq + 1);
-    raiseFenceFloor(this.#options.paths.floor, after);
+    raiseFenceFloor(this.#options.paths.floor, fencesOf(head.epoch, head.seq + 1)[0]);
     createFile(source, writeEntry({ kind: "gone" }));
     const path = join(head.directory, String(head.seq + 1));
     const done = tryLink(source, path) === "linked" && entryExists(path);
@@ -210,10 +209,8 @@ export class LockLog {
     // A power cut leaves zeros, and no holder survives it. In this boot zeros are foreign.
     const lost = isBlank(text) && (format === 1 || boot === "" || boot !== thisProcess().boot);
     const entry: Entry = lost ? survivors(at.directory, at.epoch, seq) : parseEntry(path, text, format);
-    if (entry.kind === "state") return { ...at, seq, state: entry, plain: false };
-    if (entry.kind === "lease") {
-      return { ...at, seq, plain: true, state: heldBy(entry, ...fencesOf(at.epoch, seq)) };
-    }
+    if (entry.kind === "state") return headAfter(at, seq, entry, false);
+    if (entry.kind === "lease") return headAfter(at, seq, heldBy(entry, ...fencesOf(at.epoch, seq)), true);
     if (entry.kind === "epoch") {
       if (finishEpoch(at.incarnation, entry.id)) retireEpoch(this.#options.paths, at.directory, seq);
       return undefined;
@@ -264,8 +261,7 @@ export class LockLog {
   }
 
   #firstRange(): FenceRange {
-    const { paths, clock } = this.#options;
-    return firstRange(clock.wall(), fenceFloor(paths.floor));
+    return firstRange(this.#options.clock.wall(), fenceFloor(this.#options.paths.floor));
   }
 
   #forget(): undefined {
@@ -278,6 +274,11 @@ export class LockLog {
     if (tryRename(incarnation, rest)) discard(rest);
     tryRmdir(this.#path);
   }
+}
+
+/** Field by field: a spread took a microsecond of each cycle. */
+function headAfter({ incarnation, epoch, directory }: Head, seq: number, state: LockState, plain: boolean): Head {
+  return { incarnation, epoch, directory, seq, state, plain };
 }
 
 /** The value that the state before named, and this one does not, is not needed any more. */
