@@ -7,6 +7,7 @@
 import { createHash } from "node:crypto";
 import { built } from "../lib/holdfast.mjs";
 import { holding, waiting } from "./redis-held.mjs";
+import { queueAndPush } from "./redis-queue.mjs";
 
 const TTL_MS = 30_000;
 const RELEASE = 'if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0';
@@ -218,5 +219,12 @@ export const contestants = {
     limit: true,
     handOverOnly: true,
     open: async (env) => waiting.rawPush(await connect(env), await connect(env), loaded),
+  },
+
+  "raw queue + push": {
+    package: "ioredis",
+    limit: true,
+    handOverOnly: true,
+    open: async (env) => queueAndPush(await connect(env), await connect(env), loaded),
   },
 };
