@@ -324,7 +324,7 @@ describe("a backend that runs code of its users in the middle of a call to it", 
     expect(aborted).toBe(true);
   });
 
-  test("expectWanted() that gives the request up: no lease is left that nobody has", async () => {
+  test("expectWanted() that gives the request up: no lease is left behind", async () => {
     const { backend, clock, locks, store } = stage();
     const abort = new AbortController();
     Object.assign(backend, { expectWanted: () => abort.abort() });

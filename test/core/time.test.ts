@@ -672,7 +672,7 @@ describe("rule 5: a lease ends once", () => {
   );
 
   describe("a copy of the question has taken the lock anew, and the release cannot learn that at first", () => {
-    /** Lost by force, and not told: the claim holds the lock by the copy of its question. */
+    /** Lost by force, without news of it: the claim holds the lock by the copy of its question. */
     async function echoed(): Promise<ReturnType<typeof stage> & { readonly lease: Lease }> {
       const all = stage();
       const { store, backend, locks, other } = all;
