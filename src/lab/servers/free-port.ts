@@ -40,7 +40,7 @@ function reserve(port: number): boolean {
     symlinkSync(String(process.pid), link);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    // Of one that was killed before it could give it back: free for whoever comes next.
+    // Of one that was killed before it could give it back: free for the next who draws it.
     if (!isAlive(Number(readlink(link)))) rmSync(link, { force: true });
     return false;
   }
