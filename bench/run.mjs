@@ -29,9 +29,10 @@ const SUITES = [
   "memory",
   "telemetry",
   "scale",
+  "start",
 ];
 /** They compare Holdfast with itself, and run when they are asked for. */
-const ALONE = ["linger", "memory", "telemetry", "scale"];
+const ALONE = ["linger", "memory", "telemetry", "scale", "start"];
 const HELP = `npm run bench -- [suite…] [options]
 
 Suites: ${SUITES.join(", ")}.

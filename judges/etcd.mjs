@@ -43,7 +43,7 @@ export async function judgeEtcd(context) {
 }
 
 async function takeTurns({ seconds }, theirs) {
-  const { startEtcd } = await import("../dist/lab/servers/etcd.js");
+  const { startEtcd } = await import("../build/lab/servers/etcd.js");
   const lab = await startEtcd({ members: 3 });
   const dir = mkdtempSync(join(tmpdir(), "holdfast-judges-"));
   const teams = [];

@@ -6,8 +6,8 @@ import { columnsOf, findingsOf, takeTurns } from "./take-turns.mjs";
 const node = (file) => [process.execPath, join(import.meta.dirname, "etcdctl", file)];
 
 export async function judgeEtcdctl({ seconds, say }) {
-  const { startEtcd } = await import("../dist/lab/servers/etcd.js");
-  const { findProgram } = await import("../dist/lab/servers/programs.js");
+  const { startEtcd } = await import("../build/lab/servers/etcd.js");
+  const { findProgram } = await import("../build/lab/servers/programs.js");
   const etcdctl = await findProgram("etcdctl");
   const lab = await startEtcd({ members: 3 });
   try {

@@ -27,8 +27,8 @@ export async function olderRedis(say) {
 }
 
 export async function startOlderCluster({ bin }) {
-  const { startRedis } = await import("../dist/lab/servers/redis.js");
-  const { freePort } = await import("../dist/lab/servers/scratch.js");
+  const { startRedis } = await import("../build/lab/servers/redis.js");
+  const { freePort } = await import("../build/lab/servers/scratch.js");
   const path = process.env.PATH;
   process.env.PATH = `${bin}${delimiter}${path}`;
   try {

@@ -39,7 +39,7 @@ export async function judgePlain({ seconds, say }) {
 
 /** Starts the servers, and lets processes of Holdfast and of theirs take turns on one lock there. `terms`: what is said to them besides. */
 export async function onServers({ servers, prefix = "", ours = node("ours.mjs"), events, terms = {}, ...rest }) {
-  const { startRedis } = await import("../dist/lab/servers/redis.js");
+  const { startRedis } = await import("../build/lab/servers/redis.js");
   const args = events ? ["--notify-keyspace-events", "Kgx"] : [];
   const started = await Promise.all(Array.from({ length: servers }, () => startRedis({ args })));
   try {

@@ -83,19 +83,19 @@ async function onServers({ theirs, kind, topology, older, seconds }) {
 async function start(topology) {
   const addressOf = ({ host, port }) => `redis://${host}:${port}`;
   if (topology === "cluster") {
-    const { startCluster } = await import("../dist/lab/servers/cluster.js");
+    const { startCluster } = await import("../build/lab/servers/cluster.js");
     const cluster = await startCluster();
     const { nodes, url } = cluster;
     return { addresses: nodes.map(addressOf), password: nodes[0].password, url, stop: () => cluster.stop() };
   }
   if (topology === "sentinel") {
-    const { startSentinels } = await import("../dist/lab/servers/sentinels.js");
+    const { startSentinels } = await import("../build/lab/servers/sentinels.js");
     const group = await startSentinels();
     const { sentinels, service, url } = group;
     const stop = () => group.stop();
     return { addresses: sentinels.map(addressOf), password: sentinels[0].password, service, url, stop };
   }
-  const { startRedis } = await import("../dist/lab/servers/redis.js");
+  const { startRedis } = await import("../build/lab/servers/redis.js");
   const server = await startRedis();
   return { addresses: [addressOf(server)], password: server.password, url: server.url, stop: () => server.stop() };
 }

@@ -32,7 +32,7 @@ async function compile() {
 }
 
 async function onServer(seconds) {
-  const { startPostgres } = await import("../dist/lab/servers/postgres.js");
+  const { startPostgres } = await import("../build/lab/servers/postgres.js");
   const { SHEDLOCK_TABLE } = await import("../dist/backends/shedlock/index.js");
   const server = await startPostgres();
   try {

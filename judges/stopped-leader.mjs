@@ -26,7 +26,7 @@ export async function judgeStoppedLeader({ seconds, say }) {
 }
 
 async function countRounds(seconds) {
-  const { startEtcd } = await import("../dist/lab/servers/etcd.js");
+  const { startEtcd } = await import("../build/lab/servers/etcd.js");
   const { EtcdClient } = await import("../dist/backends/etcd/index.js");
   const lab = await startEtcd({ members: 3 });
   const counts = { rounds: 0, short: 0, long: 0 };

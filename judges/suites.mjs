@@ -50,8 +50,8 @@ export async function judgeSuites({ say }) {
 /** The stores on which ShedLock's tests run: its own table, and ours. */
 async function onStores(judge) {
   const [{ startPostgres }, { startRedis }, { SHEDLOCK_TABLE }] = await Promise.all([
-    import("../dist/lab/servers/postgres.js"),
-    import("../dist/lab/servers/redis.js"),
+    import("../build/lab/servers/postgres.js"),
+    import("../build/lab/servers/redis.js"),
     import("../dist/backends/shedlock/index.js"),
   ]);
   const postgres = await startPostgres();

@@ -18,12 +18,12 @@ const STORES = {
     return { url: `file:${folder}`, stop: async () => rmSync(folder, { recursive: true, force: true }) };
   },
   redis: async () => {
-    const { startRedis } = await import("../dist/lab/servers/redis.js");
+    const { startRedis } = await import("../build/lab/servers/redis.js");
     const server = await startRedis();
     return { url: server.url, stop: () => server.stop() };
   },
   postgres: async () => {
-    const { startPostgres } = await import("../dist/lab/servers/postgres.js");
+    const { startPostgres } = await import("../build/lab/servers/postgres.js");
     const server = await startPostgres();
     return { url: `${server.url}?migrate=true`, stop: () => server.stop() };
   },

@@ -13,7 +13,7 @@ export async function judgeWebLocks({ say }) {
   if (node === undefined)
     return { rows: [], findings: [], refusals: ["Node's binaries on npm are for Linux on x64 only"] };
   const folder = mkdtempSync(join(tmpdir(), "holdfast-web-locks-"));
-  const { startRedis } = await import("../dist/lab/servers/redis.js");
+  const { startRedis } = await import("../build/lab/servers/redis.js");
   const server = await startRedis();
   try {
     const ours = {};

@@ -33,7 +33,7 @@ export async function judgeZooKeeper({ seconds, say }) {
 }
 
 async function onServer(theirs, dialect, seconds) {
-  const { startZooKeeper } = await import("../dist/lab/servers/zookeeper.js");
+  const { startZooKeeper } = await import("../build/lab/servers/zookeeper.js");
   const lab = await startZooKeeper();
   try {
     const hosts = lab.servers.map(({ host, port }) => `${host}:${port}`).join(",");

@@ -29,11 +29,11 @@ if (values.kills !== undefined && !/^\d+$/.test(values.kills))
   throw new TypeError(`Expected --kills to be a whole number, got ${values.kills}`);
 if (values.scenario !== undefined && !SCENARIOS.includes(values.scenario))
   throw new TypeError(`Expected --scenario to be one of ${SCENARIOS.join(", ")}, got ${values.scenario}`);
-const { FileBackend } = await import("../dist/backends/file/backend.js");
-const { selfTest } = await import("../dist/cli/doctor/file-self-test.js");
+const { FileBackend } = await import("../build/backends/file/backend.js");
+const { selfTest } = await import("../build/cli/doctor/file-self-test.js");
 
 const scratch = mkdtempSync(join(values.dir, "hf-chaos-"));
-const dist = join(import.meta.dirname, "../dist");
+const build = join(import.meta.dirname, "../build");
 const program = join(import.meta.dirname, "../test/backends/file/killed-process.mjs");
 /** Processes at a time. */
 const AT_ONCE = 4;
@@ -103,7 +103,7 @@ async function everyCall(scenario) {
 }
 
 function run(dir, scenario, at, when) {
-  const args = [program, dist, dir, scenario, String(at), when, "all"];
+  const args = [program, build, dir, scenario, String(at), when, "all"];
   return new Promise((resolve, reject) => {
     execFile(process.execPath, args, (error, stdout, stderr) => {
       if (stderr === "") resolve({ stdout, signal: error?.signal });

@@ -8,11 +8,11 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import { connect } from "../dist/index.js";
-import { examineRedis } from "../dist/cli/doctor/redis.js";
-import { createConsole } from "../dist/console/index.js";
-import { findProgram } from "../dist/lab/servers/programs.js";
-import { startRedis } from "../dist/lab/servers/redis.js";
+import { connect } from "../build/index.js";
+import { examineRedis } from "../build/cli/doctor/redis.js";
+import { createConsole } from "../build/console/index.js";
+import { findProgram } from "../build/lab/servers/programs.js";
+import { startRedis } from "../build/lab/servers/redis.js";
 
 const OUT = process.argv[2] ?? fileURLToPath(new URL("../docs/img", import.meta.url));
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"];

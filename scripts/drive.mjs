@@ -22,9 +22,9 @@ const { values } = argumentsOf(import.meta.url, {
     "keep-going": { type: "boolean", default: false },
   },
 });
-const { drive } = await import("../dist/lab/drive/drive.js");
-const { STORES } = await import("../dist/lab/drive/store.js");
-const { CLIENT_LIBRARIES } = await import("../dist/lab/drive/connections.js");
+const { drive } = await import("../build/lab/drive/drive.js");
+const { STORES } = await import("../build/lab/drive/store.js");
+const { CLIENT_LIBRARIES } = await import("../build/lab/drive/connections.js");
 
 const oneOf = (text, option, choices) => {
   if (!choices.includes(text)) throw new TypeError(`Expected --${option} to be of ${choices.join(", ")}, got ${text}`);

@@ -1,9 +1,9 @@
-// Builds dist/ if any source is newer than the last build: for tests and scripts that run what is shipped.
+// Builds build/ and dist/ if any source is newer than the last build: for tests and scripts that run what is shipped.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { leanDist } from "./lean-dist.mjs";
+import { buildDist } from "./build-dist.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const stamp = join(root, "node_modules/.cache/holdfast-built");
@@ -14,7 +14,9 @@ const LOCK_MS = 120_000;
 const newestSourceMs = () =>
   Math.max(
     ...readdirSync(join(root, "src"), { recursive: true }).map((path) => statSync(join(root, "src", path)).mtimeMs),
-    statSync(join(root, "tsconfig.build.json")).mtimeMs,
+    ...["tsconfig.build.json", "package.json", "scripts/build-dist.mjs"].map(
+      (path) => statSync(join(root, path)).mtimeMs,
+    ),
   );
 
 const isStale = () =>
@@ -45,9 +47,9 @@ if (isStale()) {
         execFileSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: root, stdio: "pipe" });
       } catch (error) {
         // Types are checked by `npm run types`; what can be built is built all the same.
-        console.error(`dist/ was built with type errors:\n${error.stdout}`);
+        console.error(`build/ was built with type errors:\n${error.stdout}`);
       }
-      leanDist(root);
+      await buildDist(root);
       writeFileSync(stamp, "");
       // A source saved during the build counts as newer.
       utimesSync(stamp, startedMs / 1000, startedMs / 1000);

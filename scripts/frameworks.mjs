@@ -8,8 +8,8 @@ import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { FRAMEWORKS } from "../dist/adapters/supported.js";
-import { startRedis } from "../dist/lab/servers/redis.js";
+import { FRAMEWORKS } from "../build/adapters/supported.js";
+import { startRedis } from "../build/lab/servers/redis.js";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const UNSUPPORTED = {

@@ -3,9 +3,9 @@ import vm from "node:vm";
 import { parentPort, workerData } from "node:worker_threads";
 import "./light-context.mjs";
 
-const { generateProgram } = await import("../dist/testing/programs/generate.js");
-const { runProgram } = await import("../dist/testing/programs/run.js");
-const { shrinkProgram } = await import("../dist/testing/programs/shrink.js");
+const { generateProgram } = await import("../build/testing/programs/generate.js");
+const { runProgram } = await import("../build/testing/programs/run.js");
+const { shrinkProgram } = await import("../build/testing/programs/shrink.js");
 
 /** Ends a timer that takes this much of a core: it loops. Costly, hence only for programs that are known to fail. */
 const FIRE_MOST_MS = 300;

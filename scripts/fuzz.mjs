@@ -26,7 +26,7 @@ const { values } = argumentsOf(import.meta.url, {
     json: { type: "boolean", default: false },
   },
 });
-const { printProgram } = await import("../dist/testing/programs/print.js");
+const { printProgram } = await import("../build/testing/programs/print.js");
 
 const whole = (text, option) => {
   if (!/^\d+$/.test(text)) throw new TypeError(`Expected --${option} to be a whole number, got ${text}`);

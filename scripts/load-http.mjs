@@ -12,7 +12,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
-import { startRedis } from "../dist/lab/servers/redis.js";
+import { startRedis } from "../build/lab/servers/redis.js";
 import { judge } from "./load-http/judge.mjs";
 
 const { values } = parseArgs({

@@ -14,8 +14,8 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { Queue } from "bullmq";
-import { startPostgres } from "../dist/lab/servers/postgres.js";
-import { startRedis } from "../dist/lab/servers/redis.js";
+import { startPostgres } from "../build/lab/servers/postgres.js";
+import { startRedis } from "../build/lab/servers/redis.js";
 import { argumentsOf } from "./arguments.mjs";
 import { judgeJobs } from "./load-jobs/judge.mjs";
 

@@ -6,7 +6,7 @@
 import { fork } from "node:child_process";
 import { Redis } from "ioredis";
 import { createLocks } from "../dist/index.js";
-import { startRedis } from "../dist/lab/servers/redis.js";
+import { startRedis } from "../build/lab/servers/redis.js";
 import { initMembers, quorum } from "../dist/backends/quorum/index.js";
 import { redis } from "../dist/backends/redis/index.js";
 

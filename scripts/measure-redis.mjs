@@ -184,7 +184,7 @@ if (process.argv[2] === "child") {
   });
   setTimeout(() => process.exit(), 300);
 } else {
-  const { startRedis } = await import("../dist/lab/servers/redis.js");
+  const { startRedis } = await import("../build/lab/servers/redis.js");
   const given = process.argv[2]?.startsWith("redis://") ? new URL(process.argv[2]) : undefined;
   const server = given === undefined ? await startRedis() : undefined;
   const port = Number(given?.port || server?.port || 6379);

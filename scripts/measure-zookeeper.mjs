@@ -15,7 +15,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { createLocks } from "../dist/index.js";
-import { startZooKeeper } from "../dist/lab/servers/zookeeper.js";
+import { startZooKeeper } from "../build/lab/servers/zookeeper.js";
 import { zookeeper, ZooKeeperClient } from "../dist/backends/zookeeper/index.js";
 
 const { values } = parseArgs({

@@ -14,7 +14,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Redis } from "ioredis";
 import { connect } from "../dist/index.js";
-import { startRedis } from "../dist/lab/servers/redis.js";
+import { startRedis } from "../build/lab/servers/redis.js";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const FOLDER = join(tmpdir(), "holdfast-next");

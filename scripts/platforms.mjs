@@ -30,7 +30,7 @@ async function folderOf({ debian, embedded, maven, python }) {
 }
 
 async function versionOf([program, ...args], folder) {
-  const { findProgram } = await import("../dist/lab/servers/programs.js");
+  const { findProgram } = await import("../build/lab/servers/programs.js");
   const path = await findProgram(program, folder === undefined ? {} : { folders: [folder] });
   if (program.endsWith(".jar")) {
     // Beside it, or behind it, is its name with the version.

@@ -10,8 +10,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 import { connect } from "../dist/index.js";
-import { findProgram } from "../dist/lab/servers/programs.js";
-import { startRedis } from "../dist/lab/servers/redis.js";
+import { findProgram } from "../build/lab/servers/programs.js";
+import { startRedis } from "../build/lab/servers/redis.js";
 
 const MAIN = fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
 const OUT = fileURLToPath(new URL("../docs/img", import.meta.url));

@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { startRedis } from "../dist/lab/servers/redis.js";
+import { startRedis } from "../build/lab/servers/redis.js";
 import { argumentsOf } from "./arguments.mjs";
 import { DECLINED } from "./runtimes/declined.mjs";
 

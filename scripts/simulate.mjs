@@ -24,8 +24,8 @@ const { values } = argumentsOf(import.meta.url, {
     each: { type: "boolean", default: false },
   },
 });
-const { digestOf, simulate } = await import("../dist/testing/simulation/simulate.js");
-const { SIZES, sizeOf } = await import("../dist/testing/simulation/size.js");
+const { digestOf, simulate } = await import("../build/testing/simulation/simulate.js");
+const { SIZES, sizeOf } = await import("../build/testing/simulation/size.js");
 if (values.size !== undefined && !Object.hasOwn(SIZES, values.size))
   throw new TypeError(`Expected --size to be one of ${Object.keys(SIZES).join(", ")}, got ${values.size}`);
 

@@ -6,7 +6,7 @@
 //   node scripts/walk.mjs --dist ../before/dist   another build
 //   … --json                                      one JSON line for each phase
 //
-// Each function of a copy of dist/ says when it is entered. A file switch is two entries in a row in different files. A turn is an entry
+// Each function of a copy of build/ says when it is entered. A file switch is two entries in a row in different files. A turn is an entry
 // without a caller in the library: control came back through the event loop. All was done twice before it is
 // counted, with the same lock, so that nothing is loaded, connected or made for the first time on the way.
 import {
@@ -30,14 +30,14 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const { values, positionals } = argumentsOf(import.meta.url, {
   allowPositionals: true,
   options: {
-    dist: { type: "string", default: join(root, "dist") },
+    dist: { type: "string", default: join(root, "build") },
     list: { type: "boolean", default: false },
     json: { type: "boolean", default: false },
   },
 });
 
 const scratch = realpathSync(mkdtempSync(join(tmpdir(), "holdfast-walk-")));
-const dist = join(scratch, "dist");
+const dist = join(scratch, "build");
 cpSync(resolve(values.dist), dist, { recursive: true });
 symlinkSync(join(root, "node_modules"), join(scratch, "node_modules"));
 writeFileSync(join(scratch, "package.json"), '{ "type": "module" }');
@@ -127,7 +127,7 @@ async function openStore(store) {
   const { connect, createLocks } = await load("index.js");
   if (store === "memory") return { locks: createLocks((await load("backends/memory/index.js")).memory()) };
   if (store === "file") return { locks: await connect(`file:${join(scratch, "locks")}`) };
-  const lab = (path) => import(pathToFileURL(join(root, "dist/lab/servers", path)).href);
+  const lab = (path) => import(pathToFileURL(join(root, "build/lab/servers", path)).href);
   if (store === "zookeeper") {
     const servers = await (await lab("zookeeper.js")).startZooKeeper();
     return { locks: await connect(servers.url), end: () => servers.stop() };

@@ -11,8 +11,8 @@ import { existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
 import { chromium } from "playwright-core";
-import { helpFor } from "../dist/contract/help.js";
-import { findProgram } from "../dist/lab/servers/programs.js";
+import { helpFor } from "../build/contract/help.js";
+import { findProgram } from "../build/lab/servers/programs.js";
 
 const SITE = import.meta.dirname;
 const OUT = join(SITE, "dist");

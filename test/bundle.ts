@@ -1,7 +1,7 @@
 /**
  * What tests start in a thousand processes, as few files: Node needs half of such a process's time to find and read the hundreds
- * of files of dist/ and of the client libraries. The code is that of dist/, under the same paths, and what it starts itself in other
- * processes and threads is dist/ itself. The compiled code of the command line lies beside it: see test/code-cache.cjs. In test/cli/,
+ * of files of build/ and of the client libraries. The code is that of build/, under the same paths, and what it starts itself in other
+ * processes and threads is build/ itself. The compiled code of the command line lies beside it: see test/code-cache.cjs. In test/cli/,
  * usage.test.ts and matrix.test.ts start every command, and open every store, as it is shipped.
  */
 import { spawnSync } from "node:child_process";
@@ -21,7 +21,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type OutputOptions, type Plugin, rolldown } from "rolldown";
-import { DIST, ROOT } from "./dist.ts";
+import { BUILD, ROOT } from "./dist.ts";
 
 const MAIN = "cli/main";
 const MODULES = ["backends/file/backend", "backends/file/disk"];
@@ -41,7 +41,7 @@ const CACHE = join(ROOT, "node_modules/.cache/holdfast-bundle");
 /** No test run takes longer. */
 const OLD_MS = 24 * 3_600_000;
 
-/** Makes it where it is not there yet, and returns its directory, to be used in the place of dist/. */
+/** Makes it where it is not there yet, and returns its directory, to be used in the place of build/. */
 export async function bundleDist(): Promise<string> {
   const dir = join(CACHE, digest());
   if (!existsSync(dir)) {
@@ -63,7 +63,7 @@ export async function bundleDist(): Promise<string> {
 
 function digest(): string {
   const hash = createHash("sha256").update(process.version);
-  for (const path of [import.meta.filename, STARTER, ...filesOf(DIST), join(ROOT, "package-lock.json")]) {
+  for (const path of [import.meta.filename, STARTER, ...filesOf(BUILD), join(ROOT, "package-lock.json")]) {
     const { mtimeMs, size } = statSync(path);
     hash.update(`${path} ${mtimeMs} ${size}\n`);
   }
@@ -98,10 +98,10 @@ async function write(
   plugins: readonly Plugin[] = [],
 ): Promise<void> {
   const bundle = await rolldown({
-    input: Object.fromEntries(entries.map((entry) => [entry, join(DIST, `${entry}.js`)])),
+    input: Object.fromEntries(entries.map((entry) => [entry, join(BUILD, `${entry}.js`)])),
     platform: "node",
     // The lab has programs of its own, and is tested as it is.
-    external: (id) => id.startsWith("node:") || id.startsWith(join(DIST, "lab/")),
+    external: (id) => id.startsWith("node:") || id.startsWith(join(BUILD, "lab/")),
     makeAbsoluteExternalsRelative: false,
     logLevel: "silent",
     plugins: [{ name: "places", transform: withPlace }, ...plugins],

@@ -80,7 +80,7 @@ const GIVEN: Readonly<Record<string, readonly (string | typeof SHOWN)[]>> = {
     declare const app: import("fastify").FastifyInstance;`,
   ],
   "docs/lab.md": [
-    `import { startProxy } from "${ROOT}/dist/lab/proxy.js"; import { startRedis } from "${ROOT}/dist/lab/servers/redis.js";`,
+    `import { startProxy } from "${ROOT}/build/lab/proxy.js"; import { startRedis } from "${ROOT}/build/lab/servers/redis.js";`,
   ],
   "docs/nestjs.md": [
     `interface Order { readonly id: string; readonly tenant: string } interface Invoice { readonly id: string }

@@ -1,4 +1,4 @@
-/** Runs once before all tests: the server programs are there, dist/ is what src/ says, and there is a bundle of it. */
+/** Runs once before all tests: the server programs are there, build/ and dist/ are what src/ says, and there is a bundle of it. */
 import { execFileSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { CLASSES_VARIABLE } from "../src/lab/servers/java-classes.ts";

@@ -1,13 +1,13 @@
 /** What is published, and what it is built with: nothing else travels, and everything is what it was when it was chosen. */
 import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { CLIENTS } from "../src/backends/redis/open.ts";
 import { installedVersion, whyUnsupported } from "../src/contract/peer-version.ts";
-import { ROOT } from "./dist.ts";
+import { DIST, ROOT } from "./dist.ts";
 
 const run = promisify(execFile);
 
@@ -20,12 +20,12 @@ interface Packed {
 const named = (text: string): readonly string[] =>
   [...text.matchAll(/["'`](\.{1,2}\/[\w./-]+\.(?:js|ts))["'`]/g)].map(([, target]) => target as string);
 
-const lean = (await import(join(ROOT, "scripts/lean-dist.mjs"))) as {
-  readonly withoutComments: (path: string, text: string) => string;
+const { entriesOf } = (await import(join(ROOT, "scripts/build-dist.mjs"))) as {
+  readonly entriesOf: (root: string) => ReadonlySet<string>;
 };
 
-/** It was 1,113,000 with comments, and with declarations that cannot be imported. */
-const PACKED_MAX = 740_000;
+/** It was 1,113,000 with comments and with declarations that cannot be imported, and 740,000 with a file for each module. */
+const PACKED_MAX = 665_000;
 
 test("the package holds dist, README, CHANGELOG, LICENSE and SECURITY, and nothing else", async () => {
   // Without scripts: dist/ has been built before all tests.
@@ -51,29 +51,87 @@ test("the package holds dist, README, CHANGELOG, LICENSE and SECURITY, and nothi
   // npm itself needs long to start on a busy machine.
 }, 180_000);
 
-test("comments leave the package, and the code stays as it was, line by line", () => {
-  const source = [
-    "#!/usr/bin/env node",
-    "/** What it is",
-    " *  for. */",
-    'const text = "// no comment"; // one',
-    "const made = /* @__PURE__ */ make(/* of what */ 1);",
-    "    // alone",
-    "const pattern = /\\/\\*.*/; /* over",
-    "lines */ go();",
-    "export { made }",
-    "// last",
-  ].join("\n");
-  expect(lean.withoutComments("a.js", source).split("\n")).toEqual([
-    "#!/usr/bin/env node",
-    'const text = "// no comment";',
-    "const made = /* @__PURE__ */ make(  1);",
-    "const pattern = /\\/\\*.*/; ",
-    " go();",
-    "export { made }",
-    "",
+test("every module is in one file of the package, so that an error is the same class whichever subpath it comes from", () => {
+  const places = new Map<string, string[]>();
+  for (const path of readdirSync(DIST, { recursive: true, encoding: "utf8" })) {
+    // The warden is a process of its own, which shares nothing.
+    if (!path.endsWith(".js") || path === "cli/run/warden-process.js") continue;
+    for (const [, module = ""] of readFileSync(join(DIST, path), "utf8").matchAll(/^\/\/ build\/(\S+)$/gm)) {
+      places.set(module, [...(places.get(module) ?? []), path]);
+    }
+  }
+  expect(places.get("contract/errors.js")).toEqual(["chunks/contract.js"]);
+  expect(places.size).toBeGreaterThan(400);
+  expect([...places].filter(([, files]) => files.length > 1)).toEqual([]);
+});
+
+test("an error of a backend is of the class that `holdfast` exports, and names are as in the sources", async () => {
+  const program = `
+    import { connect, createLocks, LockBackendError, LockTimeoutError } from "holdfast";
+    import { file } from "holdfast/file";
+    import { memory } from "holdfast/memory";
+    const late = createLocks(memory());
+    await late.acquire("a");
+    const errors = [
+      await late.acquire("a", { wait: 0 }).catch((error) => error),
+      await connect("file:///dev/null/locks").then((locks) => locks.acquire("a")).catch((error) => error),
+      await createLocks(file({ dir: "/dev/null/locks" })).acquire("a").catch((error) => error),
+    ];
+    const classes = [LockTimeoutError, LockBackendError, LockBackendError];
+    const facts = errors.map((error, i) => [error instanceof classes[i], error.constructor.name, error.name]);
+    console.log(JSON.stringify([facts, file({ dir: "/tmp" }).constructor.name, errors[1].stack]));
+    process.exit();`;
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", program], { cwd: ROOT });
+  const [facts, name, stack] = JSON.parse(stdout) as [unknown, string, string];
+  expect(facts).toEqual([
+    [true, "LockTimeoutError", "LockTimeoutError"],
+    [true, "LockBackendError", "LockBackendError"],
+    [true, "LockBackendError", "LockBackendError"],
   ]);
-  expect(() => lean.withoutComments("a.js", "const = 1")).toThrow("a.js cannot be read");
+  expect(name).toBe("FileBackend");
+  expect(stack).toMatch(/ at .*\w{5,}.* \(.*dist\/chunks\/file\.js:\d+:\d+\)/);
+});
+
+test("a subpath has the names that its sources have, and no others", async () => {
+  const { exports } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as {
+    readonly exports: Readonly<Record<string, { readonly default?: string }>>;
+  };
+  const files = Object.values(exports).flatMap((target) => target.default?.replace("./dist/", "") ?? []);
+  expect(files.length).toBeGreaterThan(30);
+  const program = `
+    const namesIn = async (dir) => {
+      const modules = ${JSON.stringify(files)}.map((file) => import(dir + file));
+      return (await Promise.all(modules)).map((module) => Object.keys(module));
+    };
+    console.log(JSON.stringify([await namesIn("./build/"), await namesIn("./dist/")]));`;
+  const { stdout } = await run(process.execPath, ["--input-type=module", "-e", program], { cwd: ROOT });
+  const [sources, shipped] = JSON.parse(stdout) as [readonly string[][], readonly string[][]];
+  expect(sources[0]).toContain("createLocks");
+  expect(shipped).toEqual(sources);
+});
+
+test("what package.json names is there, and what is started or loaded by its path", () => {
+  const entries = [...entriesOf(ROOT)];
+  const started = [
+    "cli/run/warden-process",
+    "core/renew-thread-worker",
+    "lab/clients/client-process",
+    "backends/redis/open",
+  ];
+  for (const path of started) expect(entries).toContain(path);
+  expect(entries.filter((path) => !existsSync(join(DIST, `${path}.js`)))).toEqual([]);
+  // As bundlers know it: a file beside is named in one text, and it is there.
+  const beside = readdirSync(DIST, { recursive: true, encoding: "utf8" })
+    .filter((path) => path.endsWith(".js"))
+    .flatMap((path) =>
+      [...readFileSync(join(DIST, path), "utf8").matchAll(/new URL\("([^"]+)", (?:import\.meta\.url|here)\)/g)].map(
+        ([, target = ""]) => join(dirname(path), target),
+      ),
+    );
+  expect(beside).toContain("core/renew-thread-worker.js");
+  expect(beside).toContain("backends/redis/open.js");
+  const inRepository = "../bench/lab/other-libraries.mjs";
+  expect(beside.filter((path) => path !== inRepository && !existsSync(join(DIST, path)))).toEqual([]);
 });
 
 test("nothing of ours runs on the machine of one who installs the package", () => {

@@ -42,6 +42,8 @@ export function buildRelease({ version, commit }, say) {
   try {
     const tsc = join(ROOT, "node_modules", "typescript", "bin", "tsc");
     execFileSync(process.execPath, [tsc, "-p", "tsconfig.build.json"], { cwd: folder, stdio: "pipe" });
+    const bundler = join(folder, "scripts", "build-dist.mjs");
+    if (existsSync(bundler)) execFileSync(process.execPath, [bundler], { cwd: folder, stdio: "pipe" });
   } catch (error) {
     // Types of a library that has moved on since are no reason: what counts is whether it was written.
     if (!existsSync(join(dist, "index.js"))) throw new Error(`${version} could not be built:\n${error.stdout}`);

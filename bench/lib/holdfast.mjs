@@ -5,9 +5,9 @@ import { pathToFileURL } from "node:url";
 
 export const DIST = process.env.HOLDFAST_DIST ?? join(import.meta.dirname, "..", "..", "dist");
 
-/** Backends had no folder of their own in builds before 0.2. */
+/** What is not shipped is in `build/`. Backends had no folder of their own in builds before 0.2. */
 export async function built(file, dist = DIST) {
-  const old = join(dist, file.replace(/^backends\//, ""));
-  const path = join(dist, file);
-  return await import(pathToFileURL(existsSync(path) ? path : old).href);
+  const places = [join(dist, file), join(dist, "..", "build", file), join(dist, file.replace(/^backends\//, ""))];
+  const path = places.find((one) => existsSync(one)) ?? places[0];
+  return await import(pathToFileURL(path).href);
 }

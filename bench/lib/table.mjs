@@ -21,6 +21,9 @@ const HEADINGS = {
   lost: ["lost"],
   cpuPercent: ["client % of a core"],
   storePercent: ["store % of a core"],
+  minifiedKb: ["minified kB"],
+  gzipKb: ["compressed kB"],
+  files: ["files"],
   commandsPerSecond: ["commands/s"],
   ...SCALE_HEADINGS,
 };

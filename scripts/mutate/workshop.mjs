@@ -30,7 +30,7 @@ export class Workshop {
   #changed = new Map();
 
   /**
-   * @param {string} root the repository, with dist/ built from src/
+   * @param {string} root the repository, with build/ made from src/
    * @param {boolean} lean tests run without Vitest: see lean-vitest.mjs
    */
   constructor(root, lean) {
@@ -44,7 +44,10 @@ export class Workshop {
       if (entry === ".cache" || entry.startsWith(".vite")) continue;
       symlinkSync(join(root, "node_modules", entry), join(this.dir, "node_modules", entry));
     }
-    // plant() breaks dist/ too: what the copy's scripts would build again (scripts/ensure-built.mjs) is there already.
+    // What tests start as it is shipped, module by module: one module is broken at a time.
+    rmSync(join(this.dir, "dist"), { recursive: true });
+    symlinkSync("build", join(this.dir, "dist"));
+    // plant() breaks build/ too: what the copy's scripts would build again (scripts/ensure-built.mjs) is there already.
     const stamp = join(this.dir, "node_modules/.cache/holdfast-built");
     mkdirSync(join(this.dir, "node_modules/.cache"));
     writeFileSync(stamp, "");
@@ -60,7 +63,7 @@ export class Workshop {
     );
   }
 
-  /** Breaks one file, in src/ and in dist/, until mend(). Returns why that cannot be built, if so. */
+  /** Breaks one file, in src/ and in build/, until mend(). Returns why that cannot be built, if so. */
   plant(file, text) {
     const write = (path, contents) => {
       const whole = join(this.dir, path);
@@ -181,7 +184,7 @@ export class Workshop {
     if (!/^src\/.*\.ts$/.test(file)) return;
     const code = toJavaScript(file, text);
     const path = file.replace(/\.ts$/, ".js");
-    write(path.replace(/^src\//, "dist/"), code);
+    write(path.replace(/^src\//, "build/"), code);
     if (this.lean) write(`lean/${path}`, code);
   }
 

@@ -12,7 +12,7 @@ import { clippedSnapshot } from "../../src/core/snapshot.ts";
 import { type RedisServer, startRedis } from "../../src/lab/servers/redis.ts";
 import { checkReason } from "../../src/core/options.ts";
 import { checkOptions } from "../../src/core/options.ts";
-import { DIST } from "../dist.ts";
+import { BUILD } from "../dist.ts";
 import { newClaim } from "../../src/testing/claim.ts";
 import { Bench } from "./harness.ts";
 
@@ -140,7 +140,7 @@ describe("S177: caps at every door", () => {
 test("S177: masking takes time in proportion to the text, whatever the text is", () => {
   // Where time grows with the square, each of these takes hours. A process of its own, because such a loop cannot be stopped.
   const script = `
-    import { maskSecrets, secretsOf, withoutSecrets } from ${JSON.stringify(pathToFileURL(join(DIST, "contract/mask-secrets.js")).href)};
+    import { maskSecrets, secretsOf, withoutSecrets } from ${JSON.stringify(pathToFileURL(join(BUILD, "contract/mask-secrets.js")).href)};
     const parts = ["a", "a:", "://", "a://", "a://b:", "@", "?", "?a", "?a=", "&", "://:@", ":", "a,", "a:b@", "https://a:b@c ", "\\n", '"'];
     for (const part of parts) for (const url of ["", "redis://"]) {
       const text = url + part.repeat(1_000_000 / part.length);

@@ -1,11 +1,12 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 
 import { startGated as gate } from "../../src/cli/run/gated-start.ts";
 import { findProgram } from "../../src/cli/run/find-program.ts";
-import { Bench, isRunning, SHIPPED, until } from "./harness.ts";
+import { BUILD } from "../dist.ts";
+import { Bench, isRunning, until } from "./harness.ts";
 
 const bench = new Bench();
 afterAll(() => bench.close());
@@ -13,7 +14,7 @@ afterAll(() => bench.close());
 /** Starts a gated command in a process of its own, which then does `then` to `gated`. Returns the gate's pid. */
 function startGated(then: string): number {
   const script = `
-    import { startGated } from ${JSON.stringify(join(dirname(SHIPPED), "run", "gated-start.js"))};
+    import { startGated } from ${JSON.stringify(join(BUILD, "cli/run/gated-start.js"))};
     const gated = await startGated({ path: "/bin/sh", args: ["-c", "echo ran >> ran"], env: process.env, ownGroup: true });
     console.log(gated.family.pid);
     ${then}`;

@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { DIST } from "../dist.ts";
+import { BUILD, DIST } from "../dist.ts";
 
 const run = promisify(execFile);
 const store = join(import.meta.dirname, "fixtures/shared-store.mjs");
@@ -432,8 +432,8 @@ test("S136: a renewal that fails in the thread is asked for again soon, not afte
 
 test("why its renewals fail is known here, for the error that a loss becomes, until one succeeds", async () => {
   const result = await script(`
-    const { RenewThread } = await import("${DIST}/core/renew-thread.js");
-    const { systemClock: clock } = await import("${DIST}/contract/clock.js");
+    const { RenewThread } = await import("${BUILD}/core/renew-thread.js");
+    const { systemClock: clock } = await import("${BUILD}/contract/clock.js");
     const thread = new RenewThread(backend, clock, () => {});
     const claim = { id: "1", name: "a", ttlMs: 3_600_000 };
     const hold = { claim, firstFence: 1n, ttlMs: claim.ttlMs, endAtMs: Infinity, fromMs: clock.now(), follow: () => {}, trouble: undefined };

@@ -10,7 +10,7 @@ import { playRound, type RoundResult } from "../../src/lab/drive/round.ts";
 import { type Possibilities, scheduleOf, type Take } from "../../src/lab/drive/schedule.ts";
 import type { DrivenStore } from "../../src/lab/drive/store.ts";
 import { memory, memoryStore } from "../../src/backends/memory/index.ts";
-import { DIST } from "../dist.ts";
+import { BUILD } from "../dist.ts";
 
 const POSSIBLE: Possibilities = {
   clients: 3,
@@ -191,7 +191,9 @@ describe("a short drive with fixed seeds finds nothing", () => {
     ["file", "ioredis"],
   ] as const;
   test.concurrent.for(rows)("on %s (%s)", { timeout: 180_000 }, async ([store, client]) => {
-    const { drive } = (await import(join(DIST, "lab/drive/drive.js"))) as typeof import("../../src/lab/drive/drive.ts");
+    const { drive } = (await import(
+      join(BUILD, "lab/drive/drive.js")
+    )) as typeof import("../../src/lab/drive/drive.ts");
     // On a machine that is busy with other things, all calls of a round may come too late: then another one counts.
     let leases = 0;
     for (let seed = 52; leases === 0; seed++) {

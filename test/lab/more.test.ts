@@ -9,7 +9,7 @@ import { History } from "../../src/lab/events.ts";
 import { startProxy } from "../../src/lab/proxy.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
-import { DIST } from "../dist.ts";
+import { BUILD } from "../dist.ts";
 import { LOGIN } from "../login.ts";
 
 let server: RedisServer;
@@ -70,7 +70,7 @@ test(
   { timeout: 180_000 },
   async () => {
     const { startClient } = (await import(
-      join(DIST, "lab/clients/client.js")
+      join(BUILD, "lab/clients/client.js")
     )) as typeof import("../../src/lab/clients/client.ts");
     const history = new History();
     const link = { url: server.url, ports: [server.port] };

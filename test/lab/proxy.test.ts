@@ -9,7 +9,7 @@ import type { Proxy } from "../../src/lab/proxy.ts";
 import { redisRoad } from "../../src/lab/drive/store.ts";
 import { startRedis } from "../../src/lab/servers/redis.ts";
 import type { RedisServer } from "../../src/lab/servers/redis.ts";
-import { DIST } from "../dist.ts";
+import { BUILD } from "../dist.ts";
 import { PASSWORD } from "../login.ts";
 
 let server: RedisServer;
@@ -185,7 +185,7 @@ test("a hook may reset the connection at a chosen request", async () => {
 test("a process that cut connections and stopped its proxies ends by itself", async () => {
   const script = `
     import { connect } from "node:net";
-    const { startProxy } = await import(${JSON.stringify(join(DIST, "lab/proxy.js"))});
+    const { startProxy } = await import(${JSON.stringify(join(BUILD, "lab/proxy.js"))});
     for (let round = 0; round < 5; round++) {
       const proxy = await startProxy({ port: ${server.port} });
       const sockets = Array.from({ length: 10 }, () => connect(proxy.port, "127.0.0.1").on("error", () => {}));

@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, test } from "vitest";
 import type { Verdict } from "../../src/lab/judge.ts";
 import { scenarios } from "../../src/lab/scenarios/all.ts";
 import type { StageName } from "../../src/lab/stage.ts";
-import { DIST } from "../dist.ts";
+import { BUILD } from "../dist.ts";
 
 /** The plays of every test run; `holdfast lab run` plays them all. */
 const PLAYS: readonly (readonly [id: string, backend: StageName])[] = [
@@ -38,8 +38,8 @@ const JOBS = 4;
 const verdicts = new Map<string, Promise<Verdict>>();
 
 beforeAll(async () => {
-  const { runScenarios } = (await import(join(DIST, "lab/run.js"))) as typeof import("../../src/lab/run.ts");
-  const built = (await import(join(DIST, "lab/scenarios/all.js"))) as typeof import("../../src/lab/scenarios/all.ts");
+  const { runScenarios } = (await import(join(BUILD, "lab/run.js"))) as typeof import("../../src/lab/run.ts");
+  const built = (await import(join(BUILD, "lab/scenarios/all.js"))) as typeof import("../../src/lab/scenarios/all.ts");
   const queue = [...PLAYS];
   const settle = new Map<string, { resolve(verdict: Verdict): void; reject(error: unknown): void }>();
   for (const [id, backend] of PLAYS) {
@@ -74,7 +74,7 @@ test(
   "a stale write is accepted without a guard and refused with one, and the exit code says that this was promised",
   { timeout: 180_000 },
   async () => {
-    const { labCommand } = (await import(join(DIST, "lab/command.js"))) as typeof import("../../src/lab/command.ts");
+    const { labCommand } = (await import(join(BUILD, "lab/command.js"))) as typeof import("../../src/lab/command.ts");
     const lines: string[] = [];
     const io = {
       env: {},
@@ -99,8 +99,10 @@ test(
   "another library's stale write is accepted where a fence would have stopped it, by the same judge",
   { timeout: 180_000 },
   async () => {
-    const { compare } = (await import(join(DIST, "lab/compare.js"))) as typeof import("../../src/lab/compare.ts");
-    const built = (await import(join(DIST, "lab/scenarios/all.js"))) as typeof import("../../src/lab/scenarios/all.ts");
+    const { compare } = (await import(join(BUILD, "lab/compare.js"))) as typeof import("../../src/lab/compare.ts");
+    const built = (await import(
+      join(BUILD, "lab/scenarios/all.js")
+    )) as typeof import("../../src/lab/scenarios/all.ts");
     const pause = built.scenarios.filter(({ id }) => id === "pause");
     const cells = await compare(pause, { backends: ["redis"], jobs: 4 });
     const words = new Map(cells.map(({ entrant, words: said }) => [entrant.library, said]));

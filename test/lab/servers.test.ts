@@ -13,7 +13,7 @@ import { startSentinels } from "../../src/lab/servers/sentinels.ts";
 import { makeWallClock } from "../../src/lab/servers/wall-clock.ts";
 import { startZooKeeper } from "../../src/lab/servers/zookeeper.ts";
 import { eventually } from "../../src/testing/eventually.ts";
-import { DIST } from "../dist.ts";
+import { BUILD } from "../dist.ts";
 
 // On a busy machine a server takes its time to start. These limits only end what has failed anyway.
 vi.setConfig({ testTimeout: 240_000 });
@@ -68,7 +68,7 @@ function isAlive(pid: number): boolean {
 }
 
 test("a server dies with the process that started it, even a stopped one whose parent is killed", async () => {
-  const module = join(DIST, "lab/servers/redis.js");
+  const module = join(BUILD, "lab/servers/redis.js");
   const script = `const { startRedis } = await import(${JSON.stringify(module)}); const one = await startRedis(); one.pause(); console.log(one.pid); setInterval(() => {}, 1000);`;
   const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
     stdio: ["ignore", "pipe", "inherit"],
@@ -216,7 +216,7 @@ describe("on a machine that others use too (S174)", () => {
       // Only root can give away a directory; elsewhere the link is what is left to show.
       const isRoot = process.getuid?.() === 0;
       if (isRoot) chownSync(foreign as string, 65_534, 65_534);
-      const module = join(DIST, "lab/servers/scratch.js");
+      const module = join(BUILD, "lab/servers/scratch.js");
       const script = `process.env.TMPDIR = ${JSON.stringify(shared)}; (await import(${JSON.stringify(module)})).makeScratch();`;
       execFileSync(process.execPath, ["--input-type=module", "-e", script]);
       expect(existsSync(own as string)).toBe(false);

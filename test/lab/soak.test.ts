@@ -6,7 +6,7 @@ import { injectFaults } from "../../src/lab/soak/faults.ts";
 import { SoakRecord } from "../../src/lab/soak/record.ts";
 import type { StageServer } from "../../src/lab/stage.ts";
 import { seeded } from "../../src/testing/seeded-random.ts";
-import { DIST } from "../dist.ts";
+import { BUILD } from "../dist.ts";
 
 const EPOCH_MS = 1000;
 
@@ -80,7 +80,7 @@ test("the soak stops no server that its stage spares", async () => {
 });
 
 test("a short soak with faults finds no violation and no leak", async () => {
-  const { soak } = (await import(join(DIST, "lab/soak/soak.js"))) as typeof import("../../src/lab/soak/soak.ts");
+  const { soak } = (await import(join(BUILD, "lab/soak/soak.js"))) as typeof import("../../src/lab/soak/soak.ts");
   const counts = await soak({ minutes: 0.1, seed: 11, backends: ["memory", "file", "redis"] });
   for (const { backend, sections, violations, leakedKeys, leakedHandles, faults } of counts) {
     expect(sections, backend).toBeGreaterThan(0);

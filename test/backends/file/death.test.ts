@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { isRunning, type ProcessIdentity, startOf, thisProcess } from "../../../src/backends/file/process-identity.ts";
-import { DIST } from "../../dist.ts";
+import { BUILD } from "../../dist.ts";
 import { claim, eventually, granted, grantedAtLast, type Peer, rewrite, Scratch } from "./peers.ts";
 
 let scratch: Scratch;
@@ -71,7 +71,7 @@ describe("a killed holder", () => {
     // The shell becomes `sleep`, which never waits for the child that it inherits.
     const program = `"$0" "$@" & exec sleep 60`;
     const killed = join(import.meta.dirname, "killed-process.mjs");
-    const args = ["-c", program, process.execPath, killed, DIST, scratch.dir, "alone", "100000", "before", "all"];
+    const args = ["-c", program, process.execPath, killed, BUILD, scratch.dir, "alone", "100000", "before", "all"];
     const parent = spawn("sh", [...args, "hold"], { stdio: ["ignore", "pipe", "inherit"] });
     try {
       let text = "";
@@ -198,7 +198,7 @@ describe("S126: in a pid namespace that sees another one's /proc", () => {
 
   test("nothing but its own start time is believed from such a /proc", async () => {
     const program = `
-      const { thisProcess, seesProcesses, startOf } = await import("${DIST}/backends/file/process-identity.js");
+      const { thisProcess, seesProcesses, startOf } = await import("${BUILD}/backends/file/process-identity.js");
       console.log(JSON.stringify({ sees: seesProcesses(), own: thisProcess().start, other: startOf(process.pid) }));`;
     const text = execFileSync(
       "unshare",
