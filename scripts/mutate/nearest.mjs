@@ -32,7 +32,7 @@ const AREAS = [
   [
     /^src\/backends\/redis\/lua\//,
     REDIS,
-    within("backends/redis", "noticed costs reference timed keeping fences renewal messages"),
+    within("backends/redis", "noticed costs reference timed keeping fences renewal messages wanted"),
   ],
   [
     /^src\/backends\/redis\/layouts\//,
@@ -45,15 +45,26 @@ const AREAS = [
     [
       ...within("backends/redis-plain", "foreign lost-replies member mixed open"),
       ...within("backends/redisson", "fenced foreign-data lock lost-replies open read-write"),
+      ...within("backends/redis", "parts"),
       "test/conformance/redis-plain.test.ts",
     ],
+  ],
+  [
+    /^src\/backends\/redis\/(?:clients\/|(?:tls|url|open|errors|connection)\.ts)/,
+    REDIS,
+    within("backends/redis", "noticed edges adapters url gathered names tls open answers"),
+  ],
+  [
+    /^src\/backends\/redis\/(?:durability|server-checks)\.ts/,
+    REDIS,
+    within("backends/redis", "noticed edges parts sampled durability topologies quarantines"),
   ],
   [
     /^src\/backends\/redis\//,
     REDIS,
     within(
       "backends/redis",
-      "noticed sampled edges pace words adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines",
+      "noticed sampled edges pace words parts adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines wanted outcomes inspect",
     ),
   ],
   [
