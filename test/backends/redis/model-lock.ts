@@ -56,8 +56,8 @@ export class ModelLock {
   readonly forcedFence: Map<string, number> = new Map();
   /** Which vote was granted last, and the greatest fence before it. */
   #ballot: { readonly id: string; readonly last: number } | undefined;
-  /** Who has to hear of this step: that it was handed the lock, that it needs it no longer, that another wants it. */
-  handed: Held[] = [];
+  /** Who has to hear of this step: that it was handed the lock (and whether others wait), that it needs it no longer, that another wants it. */
+  handed: { readonly held: Held; readonly hears: boolean }[] = [];
   done: string[] = [];
   wanted: string[] = [];
   /** How many voted leases ended in this step. */
@@ -135,6 +135,8 @@ export class ModelLock {
   #promote(caller?: string): Held | undefined {
     let mine: Held | undefined;
     if (this.#isYoung) return undefined;
+    const wasEmpty = this.holders.length === 0;
+    const handed: Held[] = [];
     while (this.queue.length > 0) {
       const { id, terms, till } = this.queue[0]!;
       const isDone = terms.wants && this.hasOutcome;
@@ -147,8 +149,13 @@ export class ModelLock {
       if (id === caller) mine = this.#grant(id, terms, this.now + terms.ttl + terms.delay);
       else {
         const held = this.#grant(id, terms, (terms.heard ? till - terms.ticket + terms.ttl : till) + terms.delay);
-        if (terms.heard) this.handed.push(held);
+        if (terms.heard) handed.push(held);
       }
+    }
+    // They hear that others wait, too, where that is known without a look at all who hold.
+    for (const held of handed) {
+      const isKnown = held.terms.mode === "s" || held.terms.limit === 1 || wasEmpty;
+      this.handed.push({ held, hears: isKnown && this.isWanted(held) });
     }
     return mine;
   }
