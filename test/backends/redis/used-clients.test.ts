@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import type { Connection, OwnConnectionEvents } from "../../../src/backends/redis/connection.ts";
 import { connectionOf } from "../../../src/backends/redis/clients/choose.ts";
 import { gatherer, type Gathered, type Stream } from "../../../src/backends/redis/clients/gather.ts";
-import { listen } from "../../../src/backends/redis/clients/listeners.ts";
+import { type Emitter, listen } from "../../../src/backends/redis/clients/listeners.ts";
 import { slotOf } from "../../../src/backends/redis/keys.ts";
 
 type Call = readonly unknown[];
@@ -523,7 +523,8 @@ describe("what is no client of ours is refused, and why", () => {
 });
 
 test("one listener is on a client, however many listen; each hears each event, and the last one takes it off", () => {
-  const client = new EventEmitter();
+  const emitter = new EventEmitter();
+  const client = emitter as typeof emitter & Emitter;
   const heard: string[] = [];
   const same = (what: unknown): void => void heard.push(String(what));
   const stops = [listen(client, "a", same), listen(client, "a", same), listen(client, "b", same)];
