@@ -542,6 +542,15 @@ test("what a process says of itself is read as from a stranger", () => {
     expect(readLocal(given)).toBeUndefined();
   }
   const read = (...held: unknown[]): unknown => readLocal({ waiters: 0, users: 0, holds: [held], holdsMore: false });
+  // That its waiter yields is said by a 1, and by nothing else.
+  for (const [mark, yields] of [
+    [1, { yields: true }],
+    [0, {}],
+    [true, {}],
+    ["1", {}],
+  ] as const)
+    expect(read("a", "5", mark)).toMatchObject({ holds: [{ name: "a", fence: 5n, ...yields }] });
+  expect(read("a", "5", 0)).not.toHaveProperty("holds.0.yields");
   for (const [name, fence] of [
     ["x".repeat(1024), "1"],
     ["x", "9".repeat(19)],

@@ -1,5 +1,5 @@
 /** What the foreign layouts share, without a server: their URLs, notes, words, portions, and what becomes of a request and of a message. */
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import type { Granted, Refused } from "../../../src/contract/backend.ts";
 import { LockBackendError } from "../../../src/contract/errors.ts";
 import { HOLDER_MAX, META_BYTES_MAX, REASON_MAX } from "../../../src/contract/foreign.ts";
@@ -400,6 +400,7 @@ describe("messages", () => {
     let heard = 0;
     const options = { ends: (text: string) => text === "free", heard: () => heard++, sharded: true };
     const all = new Feed(connection, clock, "a:1", options);
+    onTestFinished(() => all.close());
     const say = (channel: string, text: string): void => events!.message(channel, text);
     return {
       clock,

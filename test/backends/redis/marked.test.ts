@@ -9,7 +9,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type RedisServer, startRedis } from "../../../src/lab/servers/redis.ts";
 import * as generated from "../../../src/backends/redis/generated/scripts.ts";
 import { Clocked } from "./clocked.ts";
-import { Clients } from "./lab.ts";
+import type { RedisBackend } from "../../../src/backends/redis/index.ts";
+import { namesOf } from "../../../src/backends/redis/keys.ts";
+import { claimOf, Clients, rivalOf } from "./lab.ts";
 
 const DAY = 86_400_000;
 /** How long a marker is kept, and from when on a call makes that anew. */
@@ -207,3 +209,51 @@ test("a marker keeps the longest quarantine and the shortest silence that any pr
     { numRuns: 120 },
   );
 }, 240_000);
+
+const marker = namesOf("holdfast", false).markers()[0]!;
+const marksIn = (dbs: readonly number[]): Promise<unknown> =>
+  Promise.all(dbs.map((db) => clients.client(server.port, { db }).hmget(marker, "db", "run")));
+async function memberIn(db: number): Promise<RedisBackend> {
+  const member = clients.backend(server.port, {}, { db });
+  await member.join({ quarantineMs: 30_000, allowEviction: false });
+  await member.endQuarantine();
+  return member;
+}
+
+test.each([
+  [3, 5, 0],
+  [0, 3, 9],
+])(
+  "SWAPDB: a marker that is elsewhere now (%i, %i, %i) is superseded, and says nothing when it comes back",
+  async (...dbs) => {
+    const [here, there, away] = dbs;
+    const member = await memberIn(here);
+    await client.swapdb(here, there);
+    await client.swapdb(there, away);
+    const claim = claimOf();
+    expect(await member.vote(claim, 5n)).toMatchObject({ vote: "recovering" });
+    expect(await marksIn(dbs)).toEqual([
+      [String(here), self.run],
+      [null, null],
+      [String(here), "superseded\n"],
+    ]);
+    await member.endQuarantine();
+    expect(await member.vote(claim, 6n)).toMatchObject({ vote: "granted" });
+    await client.swapdb(away, here);
+    expect(await member.vote(rivalOf(claim), 7n)).toMatchObject({ vote: "recovering" });
+    await client.flushall();
+  },
+);
+
+test("SWAPDB: where both have a marker, each is made anew where the locks are, and the other's stays", async () => {
+  const [here, there] = [3, 5];
+  const member = await memberIn(here);
+  await memberIn(there);
+  await client.swapdb(here, there);
+  expect(await member.vote(claimOf(), 5n)).toMatchObject({ vote: "recovering" });
+  expect(await marksIn([here, there])).toEqual([
+    [String(here), self.run],
+    [String(here), "superseded\n"],
+  ]);
+  await client.flushall();
+});
