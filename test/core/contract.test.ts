@@ -223,6 +223,7 @@ test("every reason for a loss has its words", () => {
   expect(words({ kind: "expired", renewal: "failed", failures: 3 })).toContain("(3 renewals failed)");
   expect(words({ kind: "expired", renewal: "late-majority" })).toContain("before a majority");
   expect(words({ kind: "expired", renewal: "late", lateMs: 99 })).not.toContain("noticed");
+  expect(words({ kind: "expired", renewal: "late", lateMs: 100 })).toContain("(noticed 100 ms late: the event loop");
   expect(words({ kind: "expired", renewal: "late", lateMs: 100.4 })).toContain("(noticed 100 ms late: the event loop");
   expect(words({ kind: "minority", gone: 2, members: 3, why: { kind: "gone" } })).toMatch(
     /^2 of 3 members no longer hold it \(the store no longer knows it/,
@@ -590,6 +591,9 @@ describe("secrets", () => {
     expect(maskSecrets("redis://me:p/w#r@host")).toBe("redis://me:***@host");
     expect(maskSecrets("no url: me:pw@host", ["pw@h"])).toBe("no url: me:***ost");
     expect(maskSecrets("redis://me@host/a:b@c")).toBe("redis://me@host/a:b@c");
+    // A scheme may have one letter, but it has one.
+    expect(maskSecrets("a://me:pw@host")).toBe("a://me:***@host");
+    expect(maskSecrets("1://me:pw@host")).toBe("1://me:pw@host");
     expect(maskSecrets("redis://:@host")).toBe("redis://:@host");
     expect(["passwd", "Secret", "authToken", "api_key", "credential"].every(isSecretName)).toBe(true);
     expect(["user", "host", "key"].some(isSecretName)).toBe(false);
