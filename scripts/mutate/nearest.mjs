@@ -67,7 +67,7 @@ const AREAS = [
     REDIS,
     within(
       "backends/redis",
-      "noticed sampled edges asking connections pace words parts adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines wanted outcomes inspect",
+      "noticed sampled edges asking connections pace words parts adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines wanted inspect",
     ),
   ],
   [
