@@ -378,7 +378,7 @@ class Play {
       }
       case "finish": {
         // Mostly of the lease under which the work was done.
-        const fence = (other === 0 ? undefined : model.find(id)?.fence) ?? model.outcome?.fence ?? 5;
+        const fence = (which % 6 === 0 ? undefined : model.find(id)?.fence) ?? model.outcome?.fence ?? 5;
         const args = [marked(id, kept), "20000", String(fence).padStart(16, "0"), '["me"]', "value"];
         if (other > 2) this.#ids[who] = this.#newId(who);
         return [
