@@ -54,7 +54,7 @@ const AREAS = [
     REDIS,
     within(
       "backends/redis",
-      "noticed edges asking made-clients used-clients connections adapters url gathered names tls open answers",
+      "noticed edges asking limits made-clients used-clients connections adapters url gathered names tls open answers",
     ),
   ],
   [
@@ -67,7 +67,7 @@ const AREAS = [
     REDIS,
     within(
       "backends/redis",
-      "noticed sampled edges asking connections pace words parts adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines wanted inspect",
+      "noticed sampled edges asking connections limits pace words parts adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines wanted inspect",
     ),
   ],
   [

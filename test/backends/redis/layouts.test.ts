@@ -127,7 +127,8 @@ describe("errors", () => {
     });
     expect(of(new Error("NOAUTH"))).toMatchObject({ backend: "foreign", fatal: true, lock: "a" });
     expect(of(new Error("ECONNRESET")).cause).toMatchObject({ message: "ECONNRESET" });
-    expect(of("closed")).toMatchObject({ backend: "foreign", fatal: false });
+    for (const cause of ["closed", undefined, null])
+      expect(of(cause)).toMatchObject({ backend: "foreign", fatal: false });
     const ours = ERRORS.unknown("a", "why");
     expect([of(ours), ours.fatal, ours.message]).toEqual([ours, false, expect.stringContaining('"a": why.')]);
     const others = new LockBackendError("redis", "a", "why", { fatal: true });
