@@ -52,6 +52,7 @@ function made(topology: Connection["topology"] = "standalone") {
     topology,
     keyPrefix: "",
     nodeOf: () => "",
+    primaries: async () => [],
     breaks: () => world.breaks,
     isDown: () => false,
     onReconnect: (back: () => void) => ((world.back = back), () => {}),
@@ -367,6 +368,40 @@ describe("claims", () => {
     expect(await all.swap(held, next)).toMatchObject({ released: "absent" });
     world.says = () => (world.breaks++, [0, "9+000255"]);
     expect(await all.swap(held, next)).not.toHaveProperty("released");
+  });
+
+  test("who waits asks once, with its place, also where a quarantine or replicas need more than the script", async () => {
+    for (const options of [{}, { failover: "quarantine", checkReplicas: false }] as const) {
+      const { clock, world, asked, all } = backend(options);
+      world.says = ({ script }) => (script === "attempt" ? QUEUED : []);
+      const claim = claimOf({ ttlMs: 20_000 });
+      await all.attempt(claim);
+      await clock.settle();
+      asked.length = 0;
+      await all.attempt(claim);
+      expect(asked.map(({ script, args }) => [script, args[1]!.includes(" 10000 ")])).toEqual([["attempt", true]]);
+      world.says = () => 1;
+      await all.release(claim);
+    }
+  });
+
+  test("the rest of a long queue learns of an outcome portion by portion, and not once more", async () => {
+    const { world, asked, all } = backend();
+    const places = [7, 9, 0];
+    world.says = ({ script }) => (script === "finish" ? [1, 5] : (places.shift() ?? 0));
+    expect(await all.release(claimOf(), { value: "v", keepMs: 5, fence: 7n })).toBe("held");
+    for (let turns = 0; turns < 10; turns++) await new Promise((resolve) => setImmediate(resolve));
+    expect(asked.slice(1).map(({ script, args }) => [script, args])).toEqual([
+      ["wake", ["5"]],
+      ["wake", ["7"]],
+      ["wake", ["9"]],
+    ]);
+  });
+
+  test("a hint to who holds a lock that cannot be sent is reported to who sends it", async () => {
+    const { world, all } = backend();
+    world.says = () => new Error("NOPERM no");
+    await expect(all.want("a")).rejects.toMatchObject({ fatal: true, lock: "a" });
   });
 
   test("a limit that others do not share is reported with the one that was asked for", async () => {

@@ -568,6 +568,8 @@ describe("without a server:", () => {
     expect(toBackendError(cause, "a").cause).not.toHaveProperty("command");
     const other = Object.assign(new Error("cut off"), { code: { secret: 1 } });
     expect(toBackendError(other, "a").cause).not.toHaveProperty("code");
+    for (const odd of ["redis://:secret@h", { command: "secret" }])
+      expect(toBackendError(odd, "a").cause).toBe(undefined);
   });
 
   test("a quarantine is refused where the primary would go on without replicas, and where that is unknown", () => {
