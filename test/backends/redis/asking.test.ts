@@ -346,7 +346,7 @@ describe("claims", () => {
       return script === "attempt" ? busy : 0;
     };
     expect(await all.attempt(claim)).toMatchObject({ granted: false, heldBy: [], retryMs: 100 });
-    // What a release finds is skipped by calls that nobody waits for.
+    // What a release finds is skipped by calls that no caller waits for.
     asked.length = 0;
     left = 2;
     world.says = () => (left-- > 0 ? 5 : 1);
@@ -460,7 +460,7 @@ describe("one that waits", () => {
     return { clock, waiters, claim, ask, sent: () => sent, answers: (next: unknown) => (reply = next) };
   }
 
-  test("is told of an outcome at once, and of the next one only 50 ms later", async () => {
+  test("learns of an outcome at once, and of the next one only 50 ms later", async () => {
     const { clock, waiters, claim, ask, sent } = queue();
     const first = ask();
     waiters.finished(claim);

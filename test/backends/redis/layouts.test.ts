@@ -59,7 +59,7 @@ describe("notes", () => {
     });
   });
 
-  test("of others are nobody's, without a meta, and no force", () => {
+  test("of others have an unknown holder, without a meta, and no force", () => {
     const none = { holder: "unknown", meta: {} };
     for (const text of ["", "x", "5", "{}", "null", "[]", "[5]", "[null, null]", '[5, {"a":5}]', '[{}, "a"]'])
       expect(toWho(text), text).toMatchObject(text === '[{}, "a"]' ? { holder: "unknown" } : none);
@@ -453,7 +453,7 @@ describe("messages", () => {
     expect(woken.toSorted()).toEqual(["a", "in time", "in time", "later"]);
   });
 
-  test("are listened to two seconds longer than anybody waits, and not after the end", async () => {
+  test("are listened to two seconds longer than any claim waits, and not after the end", async () => {
     const { clock, all, done, say } = feed();
     const stops = [1, 2].map(() => all.listen("a", Infinity, () => {}));
     await clock.settle();

@@ -21,7 +21,7 @@ function plain(options: unknown): unknown {
   return Object.fromEntries(Object.entries(options).map(([name, value]) => [name, plain(value)]));
 }
 
-/** An emitter as the client of a library is, which throws where nobody listens for its errors. */
+/** An emitter as the client of a library is, which throws where no listener is there for its errors. */
 class Fake extends EventEmitter {
   readonly given: readonly unknown[];
   isOpen = true;
@@ -54,7 +54,7 @@ class Fake extends EventEmitter {
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** Which errors a client reports, and whether there is another host to try. */
-function told(opened: Opened): [string, boolean][] {
+function reported(opened: Opened): [string, boolean][] {
   const heard: [string, boolean][] = [];
   opened.onError((error, final) => heard.push([error.message, final]));
   return heard;
@@ -171,7 +171,7 @@ describe("ioredis", () => {
 
   test("what is reported as closed was refused on a connection beside it, of a node or of a client that asks it", () => {
     const { opened, client } = made("redis+cluster://a");
-    const heard = told(opened);
+    const heard = reported(opened);
     client.emit("error", new Error("Connection is closed."));
     const node = new Fake();
     const [beside, given] = [new Fake(), { a: 1 }];
@@ -254,7 +254,7 @@ describe("ioredis", () => {
 
   test("sentinels that are down are no error by themselves, and say why where all have failed; close() ends what still asks them", async () => {
     const { opened, client, connector, asked } = behind();
-    const heard = told(opened);
+    const heard = reported(opened);
     const [one, two, three] = [1, 2, 3].map((at) => connector.connectToSentinel(at)) as [Fake, Fake, Fake];
     expect(asked.map(({ given }) => given)).toEqual([[1], [2], [3]]);
     one.emit("error", new Error("ECONNREFUSED"));
@@ -267,7 +267,7 @@ describe("ioredis", () => {
     expect([three.socketTimeoutTimer, timer.hasRef()]).toEqual([undefined, true]);
     await opened.close();
     expect([one, two, three, client].map(({ disconnects }) => disconnects)).toEqual([1, 0, 1, 1]);
-    // Asked in vain, because all is over.
+    // One that comes later ends at once, because all is over.
     expect(connector.connectToSentinel(4).disconnects).toBe(1);
   });
 
@@ -295,7 +295,7 @@ describe("ioredis", () => {
 
   test("a primary that is none is said each time, and is no reason to give up; only what fails otherwise ends the opening", async () => {
     const { opened, client, connector, misfit } = behind();
-    const heard = told(opened);
+    const heard = reported(opened);
     expect([connector.check({ role: "master" }), heard]).toEqual([true, []]);
     client.connects = () => Promise.reject(new Error("Connection is closed."));
     await expect(opened.connect()).rejects.toThrow("Connection is closed.");
@@ -430,7 +430,7 @@ describe("node-redis", () => {
       ["redis+cluster://a,b", false],
     ] as const) {
       const { opened, client } = made(url);
-      const [heard, also] = [told(opened), told(opened)];
+      const [heard, also] = [reported(opened), reported(opened)];
       for (const report of reports) client.emit("error", report);
       expect([heard, also]).toEqual([words(isLast), words(isLast)]);
     }

@@ -152,7 +152,7 @@ export class ModelLock {
         if (terms.heard) handed.push(held);
       }
     }
-    // They hear that others wait, too, where that is known without a look at all who hold.
+    // They hear that others wait, too, where that is known without reading all who hold.
     for (const held of handed) {
       const isKnown = held.terms.mode === "s" || held.terms.limit === 1 || wasEmpty;
       this.handed.push({ held, hears: isKnown && this.isWanted(held) });

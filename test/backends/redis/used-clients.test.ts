@@ -448,7 +448,7 @@ describe("node-redis", () => {
     ]);
   });
 
-  test("what is heard on it is told with its channel, and what is refused when it has ended is no answer", async () => {
+  test("what is heard on it comes with its channel, and what is refused when it has ended is no answer", async () => {
     const client = new NodeRedis();
     const heard = events();
     let listener: ((text: string, channel: string) => void) | undefined;
