@@ -17,12 +17,12 @@ const AREAS = [
   [
     /^src\/backends\/redis\/lua\/(?:_incarnation|_identity|_replicas|vote|meet|end-quarantine|recall)\.lua$/,
     REDIS,
-    within("backends/redis", "noticed costs marker quarantines fences timed"),
+    within("backends/redis", "noticed costs marked marker quarantines fences timed"),
   ],
   [
     /^src\/backends\/redis\/lua\/(?:_queue|beat)\.lua$/,
     REDIS,
-    within("backends/redis", "noticed costs reference timed messages crowds keeping"),
+    within("backends/redis", "noticed costs reference timed messages crowds keeping limits"),
   ],
   [
     /^src\/backends\/redis\/lua\/(?:_wake|wake|finish|forget|_outcome)\.lua$/,
@@ -32,7 +32,7 @@ const AREAS = [
   [
     /^src\/backends\/redis\/lua\//,
     REDIS,
-    within("backends/redis", "noticed costs reference timed keeping fences renewal messages"),
+    within("backends/redis", "noticed costs reference timed keeping fences renewal messages wanted limits"),
   ],
   [
     /^src\/backends\/redis\/layouts\//,
@@ -45,15 +45,29 @@ const AREAS = [
     [
       ...within("backends/redis-plain", "foreign lost-replies member mixed open"),
       ...within("backends/redisson", "fenced foreign-data lock lost-replies open read-write"),
+      ...within("backends/redis", "layouts parts"),
       "test/conformance/redis-plain.test.ts",
     ],
+  ],
+  [
+    /^src\/backends\/redis\/(?:clients\/|(?:tls|url|open|errors|connection)\.ts)/,
+    REDIS,
+    within(
+      "backends/redis",
+      "noticed edges asking limits made-clients used-clients connections adapters url gathered names tls open answers",
+    ),
+  ],
+  [
+    /^src\/backends\/redis\/(?:durability|server-checks)\.ts/,
+    REDIS,
+    within("backends/redis", "noticed edges connections parts sampled durability topologies quarantines"),
   ],
   [
     /^src\/backends\/redis\//,
     REDIS,
     within(
       "backends/redis",
-      "noticed sampled edges pace words adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines",
+      "noticed sampled edges asking connections limits pace words parts adapters reference keeping fences keys renewal messages queue inbox late-messages replies url names subscriber defaults quarantines wanted inspect",
     ),
   ],
   [

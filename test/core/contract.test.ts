@@ -223,6 +223,7 @@ test("every reason for a loss has its words", () => {
   expect(words({ kind: "expired", renewal: "failed", failures: 3 })).toContain("(3 renewals failed)");
   expect(words({ kind: "expired", renewal: "late-majority" })).toContain("before a majority");
   expect(words({ kind: "expired", renewal: "late", lateMs: 99 })).not.toContain("noticed");
+  expect(words({ kind: "expired", renewal: "late", lateMs: 100 })).toContain("(noticed 100 ms late: the event loop");
   expect(words({ kind: "expired", renewal: "late", lateMs: 100.4 })).toContain("(noticed 100 ms late: the event loop");
   expect(words({ kind: "minority", gone: 2, members: 3, why: { kind: "gone" } })).toMatch(
     /^2 of 3 members no longer hold it \(the store no longer knows it/,
@@ -542,6 +543,15 @@ test("what a process says of itself is read as from a stranger", () => {
     expect(readLocal(given)).toBeUndefined();
   }
   const read = (...held: unknown[]): unknown => readLocal({ waiters: 0, users: 0, holds: [held], holdsMore: false });
+  // That its waiter yields is said by a 1, and by nothing else.
+  for (const [mark, yields] of [
+    [1, { yields: true }],
+    [0, {}],
+    [true, {}],
+    ["1", {}],
+  ] as const)
+    expect(read("a", "5", mark)).toMatchObject({ holds: [{ name: "a", fence: 5n, ...yields }] });
+  expect(read("a", "5", 0)).not.toHaveProperty("holds.0.yields");
   for (const [name, fence] of [
     ["x".repeat(1024), "1"],
     ["x", "9".repeat(19)],
@@ -581,6 +591,9 @@ describe("secrets", () => {
     expect(maskSecrets("redis://me:p/w#r@host")).toBe("redis://me:***@host");
     expect(maskSecrets("no url: me:pw@host", ["pw@h"])).toBe("no url: me:***ost");
     expect(maskSecrets("redis://me@host/a:b@c")).toBe("redis://me@host/a:b@c");
+    // A scheme may have one letter, but it has one.
+    expect(maskSecrets("a://me:pw@host")).toBe("a://me:***@host");
+    expect(maskSecrets("1://me:pw@host")).toBe("1://me:pw@host");
     expect(maskSecrets("redis://:@host")).toBe("redis://:@host");
     expect(["passwd", "Secret", "authToken", "api_key", "credential"].every(isSecretName)).toBe(true);
     expect(["user", "host", "key"].some(isSecretName)).toBe(false);

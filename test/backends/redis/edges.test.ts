@@ -75,7 +75,13 @@ describe("replies", () => {
       expect(() => toReleased("a", none)).toThrow('Lock "a": unexpected reply');
     expect([0, 3, 4, 6, "4"].map(isBusy)).toEqual([false, false, true, true, true]);
     expect([[0, 0, NOW, "busy"], [0, 0, NOW, ""], "busy"].map(isBusy)).toEqual([true, false, false]);
-    expect([[0, 0, NOW, "young"], [0, 0, NOW, ""], "young", 5].map(isYoung)).toEqual([true, false, false, false]);
+    expect([[0, 0, NOW, "young"], [0, 0, NOW, ""], "young", 5, null].map(isYoung)).toEqual([
+      true,
+      false,
+      false,
+      false,
+      false,
+    ]);
   });
 
   test("a refusal says who is in the way, when to ask again, and where the claim stands", () => {

@@ -327,6 +327,27 @@ describe("the hash of a lock", () => {
       expect(await admin.hgetall(keyOf(claim))).toEqual({ s: state });
     }
   });
+
+  test.each([
+    ["an end", 0, 13],
+    ["a beginning", 1, 13],
+    ["a fence", 2, 16],
+  ] as const)("with a holder whose record has %s of another width is none of ours", async (_, column, width) => {
+    await using testClients = new Clients();
+    const admin = testClients.client(server.port);
+    const backend = testClients.backend(server.port);
+    const rest = '.x 000000060000 000063 000003600000 1 60000 0 10000 0 inbox ["me",{}]';
+    for (const digits of [width - 1, width, width + 1]) {
+      const claim = claimOf({ queues: false });
+      const columns = ["9".repeat(13), "1".repeat(13), "1".repeat(16)];
+      columns[column] = (columns[column] as string).charAt(0).repeat(digits);
+      const record = [...columns, rest].join(" ");
+      await admin.hset(keyOf(claim), "s", `${"1".repeat(16)} ${"9".repeat(13)} 1 x 1 0 id 0 1 0`, "hid", record);
+      if (digits === width) await refused(backend, claim);
+      else await expect(backend.attempt(claim)).rejects.toMatchObject({ code: "ERR_LOCK_BACKEND", fatal: true });
+      expect(await admin.hget(keyOf(claim), "hid")).toBe(record);
+    }
+  });
 });
 
 test("a voted lease has one fence: a forced end of the next one is of another lease", async () => {
@@ -547,6 +568,8 @@ describe("without a server:", () => {
     expect(toBackendError(cause, "a").cause).not.toHaveProperty("command");
     const other = Object.assign(new Error("cut off"), { code: { secret: 1 } });
     expect(toBackendError(other, "a").cause).not.toHaveProperty("code");
+    for (const odd of ["redis://:secret@h", { command: "secret" }])
+      expect(toBackendError(odd, "a").cause).toBe(undefined);
   });
 
   test("a quarantine is refused where the primary would go on without replicas, and where that is unknown", () => {
