@@ -108,8 +108,13 @@ function partText({ title, columns, rows }) {
     .map((row) => [row.own ? `**${row.name}**` : label(row), ...cells(row, columns)]);
   const out = rows
     .filter((row) => !row.ran)
-    .map((row) => `${label(row)} did not run: ${row.reason.replaceAll("|", "\\|")}.`);
+    .map((row) => `${label(row)} did not run: ${clipped(row.reason).replaceAll("|", "\\|")}.`);
   return [table(head, ran), ...out].join("\n\n");
+}
+
+/** Some libraries put a whole script into an error. */
+function clipped(reason) {
+  return reason.length <= 160 ? reason : `${reason.slice(0, 160).replace(/\s+\S*$/, "")} …`;
 }
 
 function table(head, rows) {
