@@ -7,7 +7,7 @@ import type { Server, Socket } from "node:net";
 import type { Hook, Proxy, ProxyTarget, Verdict } from "./proxy-types.ts";
 import { BOTH, type Direction, directions, MAIN_ROAD, type Road, RoadBook, type State } from "./roads.ts";
 import { PortTakenError, onFreePort, onSamePort } from "./servers/child.ts";
-import { freePort } from "./servers/free-port.ts";
+import { freePort, giveBack } from "./servers/free-port.ts";
 import { HOST } from "./servers/scratch.ts";
 
 export type { Proxy } from "./proxy-types.ts";
@@ -169,6 +169,7 @@ class TcpProxy implements Proxy {
     const closed = new Promise<void>((resolve) => this.#listener.close(() => resolve()));
     for (const pair of this.#all()) this.#end(pair, (socket) => socket.destroy());
     await closed;
+    giveBack(this.port);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

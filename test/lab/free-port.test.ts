@@ -1,5 +1,5 @@
 /** A port belongs to one process of the lab at a time, also while its server is away. */
-import { readlinkSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, readlinkSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
@@ -13,6 +13,7 @@ vi.mock("node:crypto", async (original) => ({
 }));
 
 const { freePort } = await import("../../src/lab/servers/free-port.ts");
+const { startProxy } = await import("../../src/lab/proxy.ts");
 
 const linkOf = (port: number): string => join(tmpdir(), `holdfast-ports-${process.getuid!()}`, String(port));
 
@@ -34,4 +35,12 @@ test("no port is given twice, in one process or in two, and that of a dead proce
   expect(await other.freePort()).toBe(dead);
   expect(readlinkSync(linkOf(theirs))).toBe(String(process.ppid));
   rmSync(linkOf(theirs));
+});
+
+test("a proxy that has ended gives its port back, so that a long run has ports left", async () => {
+  const proxy = await startProxy({ port: 1 });
+  expect(readlinkSync(linkOf(proxy.port))).toBe(String(process.pid));
+  await proxy.stop();
+  expect(existsSync(linkOf(proxy.port))).toBe(false);
+  await proxy.stop();
 });

@@ -15,7 +15,7 @@ import { HOST, isAlive } from "./scratch.ts";
  */
 const FIRST_PORT = 12_000;
 const LAST_PORT = 31_999;
-/** Of more, the oldest are given back: a process that has taken so many has ended the servers that were there. */
+/** Of more, the oldest are given back. Nothing in the lab has so many servers. */
 const TAKEN_MAX = 2000;
 
 const taken = new Set<number>();
@@ -49,9 +49,9 @@ function reserve(port: number): boolean {
   return true;
 }
 
-function giveBack(port: number): void {
-  taken.delete(port);
-  rmSync(join(place!, String(port)), { force: true });
+/** It is not used any more. Proxies say so, which come and go by the hundred; servers keep theirs until the process ends. */
+export function giveBack(port: number): void {
+  if (taken.delete(port)) rmSync(join(place!, String(port)), { force: true });
 }
 
 function readlink(link: string): string {
