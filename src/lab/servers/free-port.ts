@@ -3,7 +3,7 @@
  * its server may be away for a moment, to be started again there.
  */
 import { randomInt } from "node:crypto";
-import { lstatSync, mkdirSync, readlinkSync, rmSync, symlinkSync } from "node:fs";
+import { lstatSync, mkdirSync, readdirSync, readlinkSync, rmSync, symlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -40,8 +40,7 @@ function reserve(port: number): boolean {
     symlinkSync(String(process.pid), link);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    // Of one that was killed before it could give it back: free for the next who draws it.
-    if (!isAlive(Number(readlink(link)))) rmSync(link, { force: true });
+    removeIfDead(link);
     return false;
   }
   taken.add(port);
@@ -54,12 +53,12 @@ export function giveBack(port: number): void {
   if (taken.delete(port)) rmSync(join(place!, String(port)), { force: true });
 }
 
-function readlink(link: string): string {
+/** Of a process that was killed before it could give it back. */
+function removeIfDead(link: string): void {
   try {
-    return readlinkSync(link);
+    if (!isAlive(Number(readlinkSync(link)))) rmSync(link);
   } catch {
     // It was given back just now.
-    return String(process.pid);
   }
 }
 
@@ -71,6 +70,7 @@ function open(): string {
   if (!stat.isDirectory() || (uid !== undefined && stat.uid !== uid)) {
     throw new Error(`${path} belongs to another user. Remove it`);
   }
+  for (const name of readdirSync(path)) removeIfDead(join(path, name));
   process.once("exit", () => {
     for (const port of taken) rmSync(join(path, String(port)), { force: true });
   });
